@@ -37,7 +37,7 @@ import { ORIGINS_MAX } from '../../shared/rules/origins.ts';
 import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX } from '../../shared/rules/permission-query.ts';
 import { SLUGS_MAX } from '../../shared/rules/slugs.ts';
 import { ANSWER_KEPT_MS, ANSWERS_MAX, HOLDS_MAX, HOLDS_PER_KEY_MAX } from '../../verifier/core/holds.ts';
-import { TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/core/question.ts';
+import { HELD_LIMITS_MAX, TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/core/question.ts';
 import { STANDING_MS } from '../../verifier/core/verdict.ts';
 import { TEXT_MAX } from '../../verifier/grpc/check.ts';
 import { RETRY_AFTER_S } from '../../verifier/http/gateway-answer.ts';
@@ -114,6 +114,7 @@ const NUMBERS: Readonly<Record<string, number>> = {
   REFUSED_PLACE_MS,
   HOLDS_MAX,
   HOLDS_PER_KEY_MAX,
+  HELD_LIMITS_MAX,
   RELEASES_KEPT: ANSWERS_MAX,
   RELEASE_KEPT_S: ANSWER_KEPT_MS / S,
   BROUGHT_MAX: inLua('shared/protocol/allowances/windows.lua', 'BROUGHT_MAX'),

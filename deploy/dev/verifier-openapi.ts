@@ -548,6 +548,24 @@ export const verifierDocument = forGenerators({
               description: 'The part of the cost that was not there; absent = none.',
             },
             remaining: { type: 'integer', description: 'Credits left; absent = unlimited.' },
+            ratelimits: {
+              type: 'array',
+              description: 'The same of each rate limit that the hold reserved; absent = none.',
+              items: {
+                type: 'object',
+                properties: {
+                  name: text('Its name.'),
+                  charged: { type: 'integer', description: 'What the work cost, as far as it was there.' },
+                  short: { type: 'integer', description: 'The part of the cost that was not there.' },
+                  lost: {
+                    type: 'integer',
+                    description: 'What the work did not need and nobody can use, because its window is over.',
+                  },
+                  remaining: { type: 'integer', description: 'What is left in the window.' },
+                },
+                required: ['name', 'charged'],
+              },
+            },
             requestId: text('As in X-Request-Id.'),
           },
           required: ['charged', 'requestId'],

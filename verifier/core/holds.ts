@@ -5,10 +5,11 @@ import type { Need } from '#shared/protocol/allowances/allowance.ts';
 import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
 import { isPlaces } from '#shared/protocol/allowances/limits.ts';
 import type { Pool } from '#shared/protocol/allowances/pool.ts';
+import type { Entry, Epoch } from '#shared/protocol/follower/key-cache.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { LookupGivenUp } from './given-up.ts';
-import { HOLD_ID, type HoldRequest } from './question.ts';
+import { type Costs, CREDITS, HOLD_ID, type HoldRequest, type Question } from './question.ts';
 import { untilServed } from './until-served.ts';
 
 const TOKEN_BYTES = 16;
@@ -38,6 +39,20 @@ export interface Release {
   readonly short?: number | undefined;
   /** Credits left; undefined = unlimited, or unknown. */
   readonly remaining?: number | undefined;
+  /** The same of each rate limit that the hold reserved; undefined = of none. */
+  readonly ratelimits?: readonly LimitRelease[] | undefined;
+}
+
+/** The part of a release about one rate limit. */
+interface LimitRelease {
+  readonly name: string;
+  /** Within the reservation it counts in the window of the reservation, beyond it in the present one. */
+  readonly charged: number;
+  readonly short?: number;
+  /** The part that the work did not need and nobody can use, because its window is over; undefined = none. */
+  readonly lost?: number;
+  /** undefined = unknown. */
+  readonly remaining?: number;
 }
 
 /** The part of a verifier that ends holds. */
@@ -49,14 +64,26 @@ interface Part {
   readonly held: number;
   /** When, as the pool counts. */
   readonly since: number;
-  readonly isCredits: boolean;
+  /** The name of a rate limit, or `credits`; undefined = places. */
+  readonly name: string | undefined;
+}
+
+/** A cost beyond the reservation, and the part of it that is there. */
+interface More {
+  readonly part: Part;
+  readonly cost: number;
+  need: number;
 }
 
 interface OpenHold {
   readonly keyId: string;
   readonly apiId: string;
-  /** Places, and at most once credits. */
+  /** Places, rate limits, and at most once credits. */
   readonly parts: readonly Part[];
+  /** The names that its release may say. */
+  readonly names: readonly string[];
+  /** The place of its key in memory; '' = it has no rate limits. */
+  readonly digest: string;
   readonly timer: Timer;
   /** A release that waits for Redis. */
   releasing: Promise<Release> | undefined;
@@ -69,6 +96,8 @@ export class Holds {
   readonly #clock: Clock;
   readonly #start: string;
   readonly #deadlines: Deadlines<(error: unknown) => void>;
+  readonly #placeOf: (key: string) => string;
+  readonly #needNow: (digest: string, limitName: string) => Need | undefined;
   readonly #open = new Map<string, OpenHold>();
   readonly #perKey = new Map<string, number>();
   /** Answers of this time, and of the one before. */
@@ -81,10 +110,21 @@ export class Holds {
   /**
    * @param options.verifierId part of each id, so that another verifier can say whose it is
    * @param options.waitMs longest wait for Redis, in milliseconds. RECALL_MS is added to it.
+   * @param options.placeOf returns the place of a key in memory
+   * @param options.needNow returns the pool and the amount of a rate limit that the key has now; undefined = none, or unknown
    */
-  constructor(options: { verifierId: string; clock: Clock; waitMs: number; tooSlow: () => Error }) {
+  constructor(options: {
+    verifierId: string;
+    clock: Clock;
+    waitMs: number;
+    tooSlow: () => Error;
+    placeOf: (key: string) => string;
+    needNow: (digest: string, limitName: string) => Need | undefined;
+  }) {
     const { verifierId, clock, waitMs, tooSlow } = options;
     this.#clock = clock;
+    this.#placeOf = options.placeOf;
+    this.#needNow = options.needNow;
     this.#start = `hold_${verifierId}_`;
     this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
@@ -102,50 +142,59 @@ export class Holds {
   }
 
   /** Begins a hold with what a question was just accepted for. */
-  begin(keyId: string, apiId: string, needs: readonly Need[], { forMs }: HoldRequest): Hold {
+  begin(
+    { keyId, epoch: { apiId } }: Pick<Entry, 'keyId'> & { readonly epoch: Pick<Epoch, 'apiId'> },
+    { key }: Pick<Question, 'key'>,
+    needs: readonly Need[],
+    { forMs, names = [] }: HoldRequest,
+  ): Hold {
     const id = this.#start + drawBytes(TOKEN_BYTES).toString('base64url');
     const parts: Part[] = [];
-    for (const { pool, cost, limit } of needs) {
-      const isCredits = limit === undefined;
-      if (isCredits || isPlaces(limit)) parts.push({ pool, held: cost, since: pool.begin(), isCredits });
+    for (const { pool, cost, limit, isHeld } of needs) {
+      const name = limit === undefined ? CREDITS : isHeld ? limit.name : undefined;
+      if (name !== undefined || (limit && isPlaces(limit)))
+        parts.push({ pool, held: cost, since: pool.begin(), name });
     }
     const timer = this.#clock.after(forMs, () => this.#expire(id));
-    this.#open.set(id, { keyId, apiId, parts, timer, releasing: undefined, isOver: false });
+    const digest = names.length === 0 ? '' : this.#placeOf(key);
+    this.#open.set(id, { keyId, apiId, parts, names, digest, timer, releasing: undefined, isOver: false });
     this.#perKey.set(keyId, (this.#perKey.get(keyId) ?? 0) + 1);
     return { id, expiresAt: Math.floor(this.#clock.wallMs()) + forMs };
   }
 
   /**
-   * Ends a hold, and charges the cost instead of what was reserved. Frees its places. The same call again gets the same
-   * answer for a minute. Throws HOLD_UNKNOWN; rejects with SERVICE_UNAVAILABLE if a higher cost needs Redis and there is
-   * no answer: the hold then goes on.
-   * @param cost undefined = what was reserved
+   * Ends a hold, and charges the costs instead of what was reserved. Frees its places. The same call again gets the same
+   * answer for a minute. Throws HOLD_UNKNOWN, or BAD_REQUEST for the cost of a limit that the hold does not reserve;
+   * rejects with SERVICE_UNAVAILABLE if a higher cost needs Redis and there is no answer: the hold then goes on.
    * @param allowedApis the APIs about whose keys the caller may learn anything; undefined = all
    */
-  release(id: string, cost?: number, allowedApis?: ReadonlySet<string>): Release | Promise<Release> {
+  release(id: string, costs: Costs = {}, allowedApis?: ReadonlySet<string>): Release | Promise<Release> {
     const hold = this.#open.get(id);
     if (hold === undefined) {
       const release = this.#answers.get(id) ?? this.#earlierAnswers.get(id);
       if (release) return release;
       throw this.#unknown(id);
     }
-    const { parts, apiId } = hold;
+    const { parts, names, apiId, digest } = hold;
     if (allowedApis?.has(apiId) === false) throw this.#unknown(id);
     if (hold.releasing !== undefined) return hold.releasing;
-    const credits = parts.find(({ isCredits }) => isCredits);
-    if (credits === undefined) return this.#conclude(id, 0, { charged: 0 });
-    const { pool, held } = credits;
-    const more = (cost ?? held) - held;
-    if (more <= 0) {
-      const charged = held + more;
-      this.#end(id, charged);
-      return this.#remember(id, { charged, ...remainingOf(pool) });
-    }
-    hold.releasing = this.#takeMore(pool, more).then(
-      (spent) => {
-        const release = { charged: held + spent, ...remainingOf(pool) };
-        return this.#conclude(id, held, spent === more ? release : { ...release, short: more - spent });
-      },
+    for (const name of Object.keys(costs))
+      if (name !== CREDITS && !names.includes(name))
+        throw new ApiError(
+          'BAD_REQUEST',
+          `costs.${name}: the hold reserves nothing of a rate limit of this name${
+            names.length > 0
+              ? `, but of ${names.join(', ')}`
+              : '; name it in hold.ratelimits of keys.verifyKey'
+          }`,
+        );
+    const more = parts.flatMap((part): More[] => {
+      const cost = costOf(part, costs);
+      return cost > part.held ? [{ part, cost: cost - part.held, need: cost - part.held }] : [];
+    });
+    if (more.length === 0) return this.#conclude(id, costs, more);
+    hold.releasing = this.#takeMore(more, digest).then(
+      () => this.#conclude(id, costs, more),
       (error: unknown) => {
         hold.releasing = undefined;
         if (hold.isOver) this.#expire(id);
@@ -155,31 +204,67 @@ export class Holds {
     return hold.releasing;
   }
 
-  /** Resolves with how many credits of `cost` were there. */
-  async #takeMore(pool: Pool, cost: number): Promise<number> {
-    let need = cost;
+  /** Takes what work cost beyond what was reserved, as far as it is there, and notes how much that is. */
+  async #takeMore(all: readonly More[], digest: string): Promise<void> {
     let attempts = 0;
-    const { spent } = await untilServed(this.#deadlines, (waiter) => {
-      // Nothing more is taken after a loss of the verifier's name, or of credits that a change replaced.
-      if (pool.isEnded) return { spent: 0 };
-      if (!pool.isLive) throw unavailable('not in sync with Redis');
-      for (;;) {
-        const now = instant(this.#clock);
-        const outlook = pool.look(need, now);
-        if (outlook === 'enough') pool.take(need, now.monotonicMs);
-        if (outlook === 'enough') return { spent: need };
-        if (outlook === 'too little') need = Math.min(need - 1, pool.remaining());
-        if (need === 0 || (outlook === 'too little' && ++attempts === ATTEMPTS_MAX)) return { spent: 0 };
-        if (outlook === 'too little') continue;
-        pool.ask(waiter, need);
-        return undefined;
+    await untilServed(this.#deadlines, (waiter) => {
+      const now = instant(this.#clock);
+      const takers: { readonly pool: Pool; readonly more: More; readonly limit: number | undefined }[] = [];
+      let isWaiting = false;
+      for (const more of all) {
+        const { pool, limit } = this.#placeFor(more.part, digest);
+        let outlook = pool?.look(more.need, now, limit);
+        while (pool && more.need > 0 && outlook === 'too little' && attempts++ < ATTEMPTS_MAX) {
+          more.need = Math.min(more.need - 1, pool.remaining(limit));
+          outlook = pool.look(more.need, now, limit);
+        }
+        if (pool === undefined || outlook === 'too little') more.need = 0;
+        if (pool === undefined || more.need === 0) continue;
+        takers.push({ pool, more, limit });
+        isWaiting ||= outlook === undefined;
       }
+      for (const { pool, more, limit } of takers) {
+        if (!isWaiting) pool.take(more.need, now.monotonicMs);
+        else if (pool.look(more.need, now, limit) === undefined) pool.ask(waiter, more.need, limit);
+        else pool.keep(waiter, more.need, limit);
+      }
+      return isWaiting ? undefined : takers;
     });
-    return spent;
   }
 
-  #conclude(id: string, charged: number, release: Release): Release {
-    this.#end(id, charged);
+  /** The pool of a part, and the amount of its limit, from which more may be taken now; without a pool nothing may. */
+  #placeFor({ pool, name = '' }: Part, digest: string): { pool?: Pool; limit?: number | undefined } {
+    if (name !== CREDITS) {
+      const need = this.#needNow(digest, name);
+      return { ...need, limit: need?.limit?.limit };
+    }
+    // Nothing more is taken after a loss of the verifier's name, or of credits that a change replaced.
+    if (pool.isEnded) return {};
+    if (!pool.isLive) throw unavailable('not in sync with Redis');
+    return { pool };
+  }
+
+  /** Ends a hold, and remembers what it cost. */
+  #conclude(id: string, costs: Costs, more: readonly More[]): Release {
+    let release: Release = { charged: 0 };
+    const ratelimits: LimitRelease[] = [];
+    for (const part of this.#end(id)) {
+      const { pool, held, since, name } = part;
+      const cost = Math.min(held, costOf(part, costs));
+      const isLost = pool.settle(since, held, cost);
+      if (name === undefined) continue;
+      const { cost: beyond = 0, need = 0 } = more.find((each) => each.part === part) ?? {};
+      const settled = {
+        charged: cost + need,
+        ...(beyond > need && { short: beyond - need }),
+        ...(isLost && { lost: held - cost }),
+        // A change may have replaced what the hold was of.
+        ...(pool.isKnown && !isLost && { remaining: pool.remaining(pool.window?.limit) }),
+      };
+      if (name === CREDITS) release = settled;
+      else ratelimits.push({ name, ...settled });
+    }
+    if (ratelimits.length > 0) release = { ...release, ratelimits };
     return this.#remember(id, release);
   }
 
@@ -202,20 +287,19 @@ export class Holds {
       return;
     }
     this.counts.expired++;
-    this.#end(id, Number.POSITIVE_INFINITY);
+    for (const part of this.#end(id)) part.pool.settle(part.since, part.held, costOf(part, {}));
   }
 
-  /** @param charged of what it held of credits, for good */
-  #end(id: string, charged: number): void {
+  /** Returns the parts that are to be settled. */
+  #end(id: string): readonly Part[] {
     const hold = this.#open.get(id);
-    if (hold === undefined) return;
+    if (hold === undefined) return [];
     this.#open.delete(id);
     hold.timer.cancel();
-    for (const { pool, held, since, isCredits } of hold.parts)
-      pool.settle(since, held, isCredits ? Math.min(held, charged) : 0);
     const others = (this.#perKey.get(hold.keyId) ?? 1) - 1;
     if (others === 0) this.#perKey.delete(hold.keyId);
     else this.#perKey.set(hold.keyId, others);
+    return hold.parts;
   }
 
   #unknown(id: string): ApiError {
@@ -227,6 +311,6 @@ export class Holds {
   }
 }
 
-/** Returns the rest, unless a change replaced what the hold was of. */
-const remainingOf = (pool: Pool): Pick<Release, 'remaining'> =>
-  pool.isKnown ? { remaining: pool.remaining() } : {};
+/** Returns what work cost of a part of its hold; places cost nothing. */
+const costOf = ({ name, held }: Part, costs: Costs): number =>
+  name === undefined ? 0 : Object.hasOwn(costs, name) ? (costs[name] as number) : held;

@@ -40,17 +40,18 @@ export function needsOf(
   };
   if (limits?.[0]?.isAutoApplied) addAlways(add, entry, limits, requirements);
   if (effectivePermissions) addShared(add, entry, requirements, effectivePermissions);
-  for (const { name, cost, own } of requirements.limits) {
+  for (const { name, cost, own, isHeld, isOptional } of requirements.limits) {
     const ofKey = own ?? limitNamed(limits, name);
     const ofIdentity = ofKey ? undefined : limitNamed(effectivePermissions?.identity?.limits, name);
     const limit = ofKey ?? ofIdentity ?? limitNamed(effectivePermissions?.limits, name);
+    if (limit === undefined && isOptional) continue;
     if (limit === undefined || (isPlaces(limit) && cost !== 0)) return name;
     // With cost 0 the request has its place already.
     if (isPlaces(limit)) continue;
     const pool = ofKey
       ? epoch.pools.get(limitPool(limitsId, limit), limit)
       : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
-    needs.push({ pool, cost, limit });
+    needs.push({ pool, cost, limit, isHeld });
   }
   needs.push(...places);
   const credits = creditsFor(entry, effectivePermissions);
@@ -104,7 +105,9 @@ function addAlways(
 /** Returns true if a question whose needs are met has something to release. */
 export const hasHeld = (needs: readonly Need[], { onlyWith }: HoldRequest): boolean =>
   onlyWith === undefined ||
-  needs.some(({ limit }) => (limit === undefined ? onlyWith === 'placesOrCredits' : isPlaces(limit)));
+  needs.some(({ limit, isHeld }) =>
+    limit === undefined ? onlyWith === 'placesOrCredits' : isHeld || isPlaces(limit),
+  );
 
 /**
  * Adds the limits of the identity and the roles that apply to each verification, except those that the question names,

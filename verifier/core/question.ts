@@ -258,6 +258,8 @@ export interface HoldRequest {
   readonly forMs: number;
   /** Parts of which the key must have one, or else there is no hold, because nothing can be released; undefined = none. */
   readonly onlyWith?: 'places' | 'placesOrCredits' | undefined;
+  /** The rate limits of which it reserves something; undefined = none. */
+  readonly names?: readonly string[] | undefined;
 }
 
 /** A question about a key. It is a value: a caller that reuses the object must copy it before a look-up. */
@@ -377,8 +379,37 @@ export const HOLD_MIN_MS = 1000;
 export const HOLD_MAX_MS = 3_600_000;
 const HOLD_MS = 60_000;
 
+/** Maximum number of rate limits of which a hold reserves something. */
+export const HELD_LIMITS_MAX = 8;
+
+/** The cost of work, by the names of limits, and `credits`; what is missing cost what was reserved. */
+export type Costs = Readonly<Record<string, number>>;
+
 /** The id of a hold: `hold_`, the verifier's id, and 128 random bits. */
 export const HOLD_ID = /^hold_([\w.-]{1,64})_[\w-]{22}$/;
+
+/** The name for credits among costs, which no rate limit of a hold may have. */
+export const CREDITS = 'credits';
+
+const amount = (description: string) => wholeNumber(0, LIMIT_MAX, description);
+
+const heldLimits = converted(
+  list(
+    object({
+      name: textLike(LIMIT_NAME, 'The limit.'),
+      cost: required(amount('The most that the work can take of it.')),
+    }),
+    HELD_LIMITS_MAX,
+    'Rate limits of which to reserve an amount, in place of what the question takes of them; 400 if the key has none of that name, unless `onlyIfNeeded`.',
+  ),
+  (limitList, place, { refuse }) => {
+    const names = limitList.map(({ name }) => name);
+    const double = names.find((name, i) => name === CREDITS || names.indexOf(name) < i);
+    if (double === CREDITS) throw refuse(`${place}: a rate limit of the name ${CREDITS} cannot be held`);
+    if (double !== undefined) throw refuse(`${place}: must contain ${double} only once`);
+    return limitList;
+  },
+);
 
 const hold = object(
   {
@@ -398,14 +429,15 @@ const hold = object(
       ),
       HOLD_MS,
     ),
+    ratelimits: optional(heldLimits, []),
     onlyIfNeeded: optional(
       flag(
-        'true = no hold if there is nothing to release: the key has no concurrency limit, and no credits or the question reserves none.',
+        'true = no hold if there is nothing to release: the key has no concurrency limit, none of these rate limits, and no credits or the question reserves none.',
       ),
       false,
     ),
   },
-  'Takes a place in each concurrency limit of the key, and reserves credits, until `keys.release`.',
+  'Takes a place in each concurrency limit of the key, and reserves credits and parts of rate limits, until `keys.release`.',
 );
 
 /** Returns the requirements and the hold of a question. Throws if `cost` and the hold's credits are both set. */
@@ -416,13 +448,21 @@ function heldTo(
   { refuse }: Pick<Reading, 'refuse'>,
 ): Pick<Question, 'requirements' | 'hold'> {
   if (request === undefined) return { requirements, hold: undefined };
-  const { credits: cost, forMs, onlyIfNeeded } = request;
+  const { credits: cost, forMs, ratelimits, onlyIfNeeded } = request;
   if (cost !== undefined && costName)
     throw refuse(`hold.credits: takes the place of ${costName}; send one of them`);
   const onlyWith = onlyIfNeeded ? (cost === undefined ? 'places' : 'placesOrCredits') : undefined;
+  const names = ratelimits.map(({ name }) => name);
+  const double = requirements.limits.find(({ name }) => names.includes(name));
+  if (double)
+    throw refuse(`hold.ratelimits: takes the place of ratelimits; name ${double.name} in one of them`);
+  const held = ratelimits.map((each) => ({ ...each, isHeld: true, isOptional: onlyIfNeeded }));
   return {
-    requirements: cost === undefined ? requirements : { ...requirements, cost },
-    hold: { forMs, onlyWith },
+    requirements:
+      cost === undefined && held.length === 0
+        ? requirements
+        : { ...requirements, cost: cost ?? requirements.cost, limits: [...requirements.limits, ...held] },
+    hold: { forMs, onlyWith, ...(names.length > 0 && { names }) },
   };
 }
 
@@ -430,8 +470,10 @@ function heldTo(
 export function holdFields({ hold, requirements }: Pick<Question, 'requirements' | 'hold'>): object {
   if (hold === undefined) return {};
   const { forMs, onlyWith } = hold;
-  if (onlyWith === 'places') return { hold: { forMs, onlyIfNeeded: true } };
-  const fields = { credits: requirements.cost, forMs, ...(onlyWith && { onlyIfNeeded: true }) };
+  const held = requirements.limits.filter(({ isHeld }) => isHeld);
+  const ratelimits = held.length === 0 ? undefined : held.map(({ name, cost }) => ({ name, cost }));
+  if (onlyWith === 'places') return { hold: { forMs, ratelimits, onlyIfNeeded: true } };
+  const fields = { credits: requirements.cost, forMs, ratelimits, ...(onlyWith && { onlyIfNeeded: true }) };
   return { remaining: undefined, hold: fields };
 }
 
@@ -463,28 +505,55 @@ export function readQuestion(value: unknown, refuse: Reading['refuse']): Questio
   return questionAbout(key, { apiId, presenter: presenterOf(read), tags, isRecheck, ...held });
 }
 
+/** The form of what work cost, by the names of limits. */
+const costs: Form<Costs> = {
+  schema: {
+    type: 'object',
+    maxProperties: HELD_LIMITS_MAX + 1,
+    propertyNames: { pattern: LIMIT_NAME.source },
+    additionalProperties: { type: 'integer', minimum: 0, maximum: CREDITS_MAX },
+    description:
+      'What the work cost, by the names of the rate limits that the hold reserves; `credits` means the same as `cost`. What a name is missing for costs what was reserved.',
+  },
+  read(value, place, reading) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+      throw reading.refuse(`${place}: must be an object of names and amounts`);
+    for (const [name, amount] of Object.entries(value)) {
+      if (!LIMIT_NAME.test(name)) throw reading.refuse(`${place}: names must match ${LIMIT_NAME.source}`);
+      creditsCost.read(amount, `${place}.${name}`, reading);
+    }
+    return value as Costs;
+  },
+};
+
+const creditsCost = wholeNumber(
+  0,
+  CREDITS_MAX,
+  'Credits that the work cost; default: what was reserved. What is above the reservation is charged as far as it is there.',
+);
+
 const release = object({
   hold: required(
     textLike(HOLD_ID, 'The id of the hold, from the answer of `keys.verifyKey` of the same verifier.'),
   ),
-  cost: optional(
-    wholeNumber(
-      0,
-      CREDITS_MAX,
-      'Credits that the work cost; default: what was reserved. What is above the reservation is charged as far as it is there.',
-    ),
-    undefined,
-  ),
+  cost: optional(creditsCost, undefined),
+  costs: optional(costs, undefined),
 });
 
 /** The JSON Schema of a release body. */
 export const RELEASE_SCHEMA = release.schema;
 
 /** Parses a release body. Throws the error from `refuse`, whose message names the field and the rule. */
-export const readRelease = (
+export function readRelease(
   value: unknown,
   refuse: Reading['refuse'],
-): { hold: string; cost: number | undefined } => release.read(value, '', { refuse, kind: 'field' });
+): { readonly hold: string; readonly costs: Costs } {
+  const { hold, cost, costs = {} } = release.read(value, '', { refuse, kind: 'field' });
+  if (cost === undefined) return { hold, costs };
+  if (Object.hasOwn(costs, CREDITS))
+    throw refuse(`cost: means the same as costs.${CREDITS}; send one of them`);
+  return { hold, costs: { ...costs, [CREDITS]: cost } };
+}
 
 const bodyV2 = object({
   key: required(key),

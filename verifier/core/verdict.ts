@@ -10,7 +10,7 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
 import type { Hold, Holds } from './holds.ts';
 import { hasHeld, isMetered, needsOf } from './needs.ts';
-import { LOOK, type Question } from './question.ts';
+import { DEFAULT_REQUIREMENTS, LOOK, type Question } from './question.ts';
 import { untilServed } from './until-served.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
@@ -142,7 +142,7 @@ export class Verdicts {
       if (requirements === LOOK) return verdict;
     }
     if (holds && verdict.code === 'VALID')
-      verdict = { ...verdict, hold: this.#holds.begin(entry.keyId, entry.epoch.apiId, needs, hold) };
+      verdict = { ...verdict, hold: this.#holds.begin(entry, question, needs, hold) };
     this.#usage?.count(entry, verdict.code, tags);
     return verdict;
   }
@@ -214,6 +214,19 @@ export class Spender {
       else if (verdict.code !== 'VALID') giveBack(needs);
       return verdict;
     });
+  }
+
+  /**
+   * Returns what a key that was accepted needs now of a rate limit; undefined = memory has neither the key nor the limit
+   * any more.
+   */
+  needNow(digest: string, name: string): Need | undefined {
+    const entry = this.#cache.get(digest);
+    if (entry === undefined || !this.#verdicts.isKnown(entry)) return undefined;
+    if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
+    const requirements = { ...DEFAULT_REQUIREMENTS, limits: [{ name, cost: 0 }] };
+    const needs = needsOf(entry, requirements, this.#verdicts.effectivePermissionsOf(entry), false);
+    return typeof needs === 'string' ? undefined : needs.find(({ limit }) => limit?.name === name);
   }
 
   /** More keys than memory has room for would else push each other out for ever, each time before their credits come. */

@@ -113,7 +113,11 @@ export class Verifier implements VerdictSource {
     const waiting = { sharedLog: this.#sharedLog, clock, waitMs: limits.lookupWaitMs, tooSlow };
     this.rateLimits = new RateLimits(waiting);
     this.callers = new Callers(waiting);
-    this.holds = new Holds({ verifierId: this.id, clock, waitMs: limits.lookupWaitMs, tooSlow });
+    this.holds = new Holds({
+      ...{ verifierId: this.id, clock, waitMs: limits.lookupWaitMs, tooSlow },
+      placeOf: (key) => this.#placeOf(key),
+      needNow: (digest, name) => this.#spender.needNow(digest, name),
+    });
     this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage, this.holds);
     this.#spender = new Spender({
       ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },

@@ -64,10 +64,10 @@ export function releaseRoute(
   return async (request, response, requestId) => {
     const { authorization } = request.headers;
     await callers?.admit(authorization, 'keys');
-    const { hold, cost } = releaseOf(await readJson(request, response, bodyBytesMax));
+    const { hold, costs } = releaseOf(await readJson(request, response, bodyBytesMax));
     // The root key may have been disabled while the body arrived.
     const scope = await callers?.admit(authorization, 'keys');
-    answerJson(response, 200, releaseBody(await holds.release(hold, cost, scope?.allowedApis), requestId));
+    answerJson(response, 200, releaseBody(await holds.release(hold, costs, scope?.allowedApis), requestId));
   };
 }
 

@@ -177,11 +177,11 @@ export function serveFromMemory(
 function endHold(
   holds: HoldEnder | undefined,
   request: LaneRequest,
-  { hold, cost }: NonNullable<LaneRequest['ended']>,
+  { hold, costs }: NonNullable<LaneRequest['ended']>,
 ): Outcome {
   if (holds === undefined) return 'for Node';
   try {
-    const release = holds.release(hold, cost, request.allowedApis);
+    const release = holds.release(hold, costs, request.allowedApis);
     if (release instanceof Promise) return 'undecided';
     request.release = release;
   } catch (error) {
@@ -227,7 +227,7 @@ export async function replyByLookUp(
   const requestId = request.head.requestId || newRequestId();
   try {
     if (ended) {
-      const release = await options.holds?.release(ended.hold, ended.cost, request.allowedApis);
+      const release = await options.holds?.release(ended.hold, ended.costs, request.allowedApis);
       if (release === undefined) return false;
       addRelease(output, release, requestId, connection.keepAliveS);
       return true;

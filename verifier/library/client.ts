@@ -13,6 +13,7 @@ import { EventListeners, readWatchOptions, readyWithin, watchThrough } from './e
 import { holdThrough } from './held-key.ts';
 import {
   type ClientOptions,
+  type Costs,
   type HeldKey,
   type HoldOptions,
   type KeyVerdict,
@@ -24,7 +25,7 @@ import {
   type WatchOptions,
 } from './key-verifier.ts';
 import {
-  checkRelease,
+  checkedRelease,
   configFrom,
   type KeylessQuestion,
   mayBeKey,
@@ -38,6 +39,7 @@ import {
 export type {
   AskedRateLimit,
   ClientOptions,
+  Costs,
   HeldKey,
   HoldOptions,
   KeyVerdict,
@@ -201,9 +203,10 @@ class SidecarClient implements KeyVerifier {
     return holdThrough(this, key, options);
   }
 
-  async release(hold: string, cost?: number): Promise<Release> {
-    checkRelease(hold, cost);
-    return this.#call('release', { hold, cost }, releaseFrom);
+  async release(hold: string, cost?: number | Costs): Promise<Release> {
+    checkedRelease(hold, cost);
+    const amounts = typeof cost === 'object' ? { costs: cost } : { cost };
+    return this.#call('release', { hold, ...amounts }, releaseFrom);
   }
 
   /**

@@ -17,6 +17,7 @@ import { Metrics, watchState } from '../metrics/metrics.ts';
 import { EventListeners, LocalWatches, readWatchOptions, readyWithin } from './events.ts';
 import { holdThrough } from './held-key.ts';
 import {
+  type Costs,
   type HeldKey,
   type HoldOptions,
   type KeyVerdict,
@@ -33,7 +34,7 @@ import {
 import {
   apiIdFault,
   camelCase,
-  checkRelease,
+  checkedRelease,
   configFrom,
   engineLog,
   type KeylessQuestion,
@@ -49,6 +50,7 @@ import {
 
 export type {
   AskedRateLimit,
+  Costs,
   HeldKey,
   HoldOptions,
   HostLogger,
@@ -144,13 +146,14 @@ class LocalVerifier implements LocalKeyVerifier {
     return holdThrough(this, key, options);
   }
 
-  async release(hold: string, cost?: number): Promise<Release> {
-    checkRelease(hold, cost);
+  async release(hold: string, cost?: number | Costs): Promise<Release> {
+    const { costs } = checkedRelease(hold, cost);
     if (this.#isClosed) throw closedError();
     try {
-      return (await this.#engine.verifier.holds.release(hold, cost)) as Release;
+      return (await this.#engine.verifier.holds.release(hold, costs)) as Release;
     } catch (error) {
       const { code, message } = error as ApiError;
+      if (code === 'BAD_REQUEST') throw new TypeError(message);
       throw new VerifierError(code === 'HOLD_UNKNOWN' ? code : 'SERVICE_UNAVAILABLE', message);
     }
   }

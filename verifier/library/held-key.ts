@@ -1,4 +1,7 @@
-import type { HeldKey, HoldOptions, KeyVerifier, Release } from './key-verifier.ts';
+import type { Costs, HeldKey, HoldOptions, KeyVerifier, Release } from './key-verifier.ts';
+
+/** Returns the rate limits of a hold. */
+const amountsOf = (reserve: Costs) => Object.entries(reserve).map(([name, cost]) => ({ name, cost }));
 
 /** Asks about a key with a hold, and returns the verdict with the functions that end the hold. */
 export async function holdThrough(
@@ -7,9 +10,14 @@ export async function holdThrough(
   options: HoldOptions = {},
 ): Promise<HeldKey> {
   if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
-  if ('hold' in options) throw new TypeError('hold: unknown option; its parts are credits and forMs');
-  const { credits, forMs, ...question } = options;
-  const hold = { ...(credits !== undefined && { credits }), ...(forMs !== undefined && { forMs }) };
+  if ('hold' in options)
+    throw new TypeError('hold: unknown option; its parts are credits, reserve and forMs');
+  const { credits, forMs, reserve, ...question } = options;
+  const hold = {
+    ...(credits !== undefined && { credits }),
+    ...(forMs !== undefined && { forMs }),
+    ...(reserve !== undefined && { ratelimits: amountsOf(reserve) }),
+  };
   const verdict = await verifier.verify(key, { ...question, hold });
   const id = 'hold' in verdict ? verdict.hold?.id : undefined;
   let releasing: Promise<Release> | undefined;

@@ -123,9 +123,11 @@ export interface QuestionOptions {
   readonly hold?: {
     /** Credits to reserve, in place of `remaining.cost`. */
     readonly credits?: number;
+    /** Amounts of rate limits to reserve, at most 8, in place of what the request takes of them. */
+    readonly ratelimits?: readonly { readonly name: string; readonly cost: number }[];
     /** Time after which the hold ends by itself and is charged in full, 1,000..3,600,000 ms; default 60,000. */
     readonly forMs?: number;
-    /** True = no hold if there is nothing to release: no concurrency limit, and no reserved credits. */
+    /** True = no hold if there is nothing to release: no concurrency limit, and nothing reserved that the key has. */
     readonly onlyIfNeeded?: boolean;
   };
 }
@@ -133,9 +135,14 @@ export interface QuestionOptions {
 export interface HoldOptions extends Omit<QuestionOptions, 'hold' | 'remaining'> {
   /** Credits to reserve, if the key has credits; default 1. */
   readonly credits?: number;
+  /** Amounts to reserve of rate limits by their names, such as `{ tokens: 5000 }`, at most 8. */
+  readonly reserve?: Costs;
   /** Time after which the hold ends by itself and is charged in full, 1,000..3,600,000 ms; default 60,000. */
   readonly forMs?: number;
 }
+
+/** Amounts by the names of rate limits; in the cost of work, `credits` are credits. */
+export type Costs = Readonly<Record<string, number>>;
 
 /** The cost of a hold that ended. */
 export interface Release {
@@ -145,15 +152,25 @@ export interface Release {
   readonly short?: number;
   /** Credits left; absent = unlimited, or unknown. */
   readonly remaining?: number;
+  /** The same of each rate limit that the hold reserved; absent = none. */
+  readonly ratelimits?: readonly {
+    readonly name: string;
+    readonly charged: number;
+    readonly short?: number;
+    /** The part that the work did not need and nobody can use, because its window is over; absent = none. */
+    readonly lost?: number;
+    readonly remaining?: number;
+  }[];
 }
 
 /** A verdict, and the functions that end its hold. A key that is refused has no hold. */
 export type HeldKey = KeyVerdict & {
   /**
-   * Ends the hold: frees its places, and charges `cost` instead of the credits that it reserved. Without `cost` it
-   * charges these. Repeated, it returns the same. Rejects like `KeyVerifier.release`.
+   * Ends the hold: frees its places, and charges `cost` instead of what it reserved: credits, or several amounts such as
+   * `{ tokens: 1234 }`. It charges what was reserved of all that `cost` does not say. Repeated, it returns the same.
+   * Rejects like `KeyVerifier.release`.
    */
-  release(cost?: number): Promise<Release>;
+  release(cost?: number | Costs): Promise<Release>;
   /** Ends the hold unless `release` did: for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -220,7 +237,7 @@ export interface KeyVerifier {
    * and it was charged in full; SERVICE_UNAVAILABLE = `cost` is higher than what was reserved, and there is no answer
    * about the rest: the hold goes on.
    */
-  release(hold: string, cost?: number): Promise<Release>;
+  release(hold: string, cost?: number | Costs): Promise<Release>;
   /**
    * Watches the key of a request that goes on, such as a WebSocket. Returns a signal that aborts, with a
    * `WatchError`, within a second after a change that makes the key no longer good is complete. It also aborts

@@ -274,8 +274,11 @@ export function readQuestionOptions(key: unknown, options: QuestionOptions | und
 }
 
 /** Checks the arguments of a release. Throws a TypeError. */
-export const checkRelease = (hold: unknown, cost: unknown) =>
-  void readRelease({ hold, cost }, (message) => new TypeError(message));
+export const checkedRelease = (hold: unknown, cost: unknown) =>
+  readRelease(
+    { hold, ...(typeof cost === 'object' ? { costs: cost } : { cost }) },
+    (message) => new TypeError(message),
+  );
 
 function read(options: QuestionOptions): KeylessQuestion {
   // An `apiId` that is present but undefined is a mistake, and would accept the keys of any API.

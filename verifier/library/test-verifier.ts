@@ -1,14 +1,16 @@
 // The entry `keyfence/testing` of the package.
 
 import { systemClock } from '#shared/process/clock.ts';
+import type { LimitRequirement } from '#shared/protocol/allowances/limits.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type KeyFacts, RULES, UNRESTRICTED } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { holdFields } from '../core/question.ts';
+import { CREDITS, holdFields } from '../core/question.ts';
 import { readWatchOptions } from './events.ts';
 import { holdThrough } from './held-key.ts';
 import {
+  type Costs,
   type HeldKey,
   type HoldOptions,
   type KeyVerdict,
@@ -23,9 +25,10 @@ import {
   WatchError,
   type WatchOptions,
 } from './key-verifier.ts';
-import { checkRelease, type KeylessQuestion, readQuestionOptions } from './options.ts';
+import { checkedRelease, type KeylessQuestion, readQuestionOptions } from './options.ts';
 
 export type {
+  Costs,
   HeldKey,
   HoldOptions,
   KeyVerdict,
@@ -108,13 +111,26 @@ interface Watch {
   readonly over: AbortController;
 }
 
+interface TestHold {
+  readonly key: string;
+  readonly reserved: number;
+  readonly limits: readonly LimitRequirement[];
+  release?: Release;
+}
+
+/** Charges all of a rate limit, as if there were always enough. */
+function limitsCharged(limits: TestHold['limits'], costs: Costs): Pick<Release, 'ratelimits'> {
+  if (limits.length === 0) return {};
+  return { ratelimits: limits.map(({ name, cost }) => ({ name, charged: costs[name] ?? cost })) };
+}
+
 class MemoryVerifier implements TestVerifier {
   /** Its keys are those of the test, so that guards need not name an API. */
   readonly apiIds: readonly string[] = [];
   readonly questions: { key: string; options: QuestionOptions }[] = [];
   readonly #keys = new Map<string, TestKey>();
   readonly #watches = new Set<Watch>();
-  readonly #holds = new Map<string, { readonly key: string; readonly reserved: number; release?: Release }>();
+  readonly #holds = new Map<string, TestHold>();
   #isClosed = false;
 
   set(key: string, state: TestKeyState | TestKey): void {
@@ -155,9 +171,10 @@ class MemoryVerifier implements TestVerifier {
     const hasCredits = verdict.remaining !== undefined;
     const isNeeded =
       verdict.concurrency !== undefined || (hasCredits && hold?.onlyWith === 'placesOrCredits');
-    if (hold === undefined || (hold.onlyWith && !isNeeded)) return verdict;
+    if (hold === undefined || (hold.onlyWith && !hold.names && !isNeeded)) return verdict;
     const id = `hold_test_${drawBytes(16).toString('base64url')}`;
-    this.#holds.set(id, { key, reserved: requirements.cost });
+    const limits = requirements.limits.filter(({ isHeld }) => isHeld);
+    this.#holds.set(id, { key, reserved: requirements.cost, limits });
     return { ...verdict, hold: { id, expiresAt: systemClock.wallMs() + hold.forMs } };
   }
 
@@ -165,12 +182,15 @@ class MemoryVerifier implements TestVerifier {
     return holdThrough(this, key, options);
   }
 
-  async release(hold: string, cost?: number): Promise<Release> {
-    checkRelease(hold, cost);
+  async release(hold: string, cost?: number | Costs): Promise<Release> {
+    const { costs } = checkedRelease(hold, cost);
     if (this.#isClosed) throw new VerifierError('CLOSED', 'the verifier was closed');
     const held = this.#holds.get(hold);
     if (held === undefined) throw new VerifierError('HOLD_UNKNOWN', 'hold: it never was');
-    held.release ??= this.#charge(held.key, held.reserved, cost ?? held.reserved);
+    held.release ??= {
+      ...this.#charge(held.key, held.reserved, costs[CREDITS] ?? held.reserved),
+      ...limitsCharged(held.limits, costs),
+    };
     return held.release;
   }
 

@@ -306,7 +306,8 @@ class Forwarder {
   }
 
   async #release({ id }: Hold, cost: number | undefined): Promise<void> {
-    const release = async (amount?: number) => this.#options.holds?.release(id, amount);
+    const release = async (credits?: number) =>
+      this.#options.holds?.release(id, credits === undefined ? {} : { credits });
     try {
       if ((await release(cost))?.short !== undefined) this.costFaults.short++;
     } catch {

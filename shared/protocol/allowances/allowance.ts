@@ -11,6 +11,8 @@ export interface Need {
   readonly limit: Limit | undefined;
   /** True = it must be there, but is not taken: a place, for a question without a hold. */
   readonly isOnlySeen?: boolean;
+  /** True = a part of a rate limit that may come back when the work ends. */
+  readonly isHeld?: boolean | undefined;
 }
 
 /** The state of a rate limit or a concurrency limit after a verification. */
@@ -58,8 +60,8 @@ export function spend(needs: readonly Need[], now: Instant, beforeHold?: () => v
   if (refusedNeed === undefined) {
     if (!isKnown) return undefined;
     beforeHold?.();
-    for (const { pool, cost, limit, isOnlySeen } of needs)
-      pool.take(isOnlySeen ? 0 : cost, nowMs, limit ? isPlaces(limit) : beforeHold !== undefined);
+    for (const { pool, cost, limit, isOnlySeen, isHeld } of needs)
+      pool.take(isOnlySeen ? 0 : cost, nowMs, limit ? isHeld || isPlaces(limit) : beforeHold !== undefined);
   }
   let remaining: number | undefined;
   let limits: LimitOutcome[] | undefined;

@@ -11,6 +11,8 @@ export class Balance {
   /** Counts the changes after which nothing from before may be spent, and the divides. */
   since = 0;
   #changedAt = 0;
+  /** Holds from before are of an earlier window. */
+  #enteredAt = 0;
   #dividedAt = 0;
   #divide: Divide | undefined;
   /** False = all is as in Redis, and nothing was taken here yet. */
@@ -52,12 +54,13 @@ export class Balance {
    * Ends a hold: spends `cost` of what it held, at most all. The rest can be spent again, but goes back to Redis if it
    * is older than the latest change.
    * @param since as it was when the hold began
-   * @returns true = the rest can be spent again here
+   * @returns where the rest can be spent again: here, at Redis, or nowhere, because its window is over
    */
-  settle(since: number, held: number, cost: number): boolean {
+  settle(since: number, held: number, cost: number): 'here' | 'Redis' | 'nowhere' {
+    if (since < this.#enteredAt) return 'nowhere';
     this.#held -= held;
     this.#spent += cost;
-    if (since >= this.#changedAt) return true;
+    if (since >= this.#changedAt) return 'here';
     const back = held - cost;
     this.#granted -= back;
     this.#gone += back;
@@ -65,7 +68,7 @@ export class Balance {
       const { turn, held: yet, back: before } = this.#divide;
       this.#divide = { turn, held: yet - held, back: before + back };
     }
-    return false;
+    return 'Redis';
   }
 
   /** Keeps no more than this of what is available. Call it when a turn is sent under `limit`. */
@@ -95,9 +98,10 @@ export class Balance {
     return this.#divide;
   }
 
-  /** Begins a window, in which nothing is spent yet. */
+  /** Begins a window, in which nothing is taken yet, and nothing comes back. */
   enter(): void {
-    this.#spent = 0;
+    this.#spent = this.#held = this.#gone = 0;
+    this.#enteredAt = ++this.since;
   }
 
   /** Voids all that is not taken. What is held goes to Redis when it comes back. */

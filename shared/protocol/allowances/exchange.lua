@@ -42,7 +42,7 @@ recall = tonumber(recall)
 local credits = creditsOf(members, held)
 local now, nowMs, text, field, numbers, live =
   credits.now, credits.nowMs, credits.text, credits.field, credits.numbers, credits.live
-local windows = windowsOf(member, nowMs, text, numbers, live, credits.periodOf)
+local windows = windowsOf(member, nowMs, text, numbers, live, credits.periodOf, credits.hold)
 local DAY, ASKED_MS = 86400, 1000
 local isLive = live(member)
 local isKnown = isLive or redis.call('ZSCORE', held, member)
@@ -207,16 +207,18 @@ end
 
 -- Does the same for a rate limit. If a holder forgot its spending, it counts as having spent its whole grant. Numbers for
 -- another window do not count, because a holder of anything in this window knows the window's number.
-local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit, length, number, index)
+local function exchangeWindow(name, turn, saidSpent, holding, kept, needs, wanted, limit, length, number, index)
   if not isLive then return {'NOREG', turn, 0, 0, 0, 0, -1, 0} end
   if index and not windows.admits(index, name) then return {'FULL', turn} end
   local duration, thresholds = string.match(length, '^(%S+) ?(.*)$')
-  local isNew, present, c, p, h, mine, left, slides = windows.open(name, duration)
+  local isNew, present, c, p, h, mine, held, left, slides = windows.open(name, duration)
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent
-  if not said then said, kept = granted, 0
-  elseif number ~= present then said, kept = 0, 0 end
-  if turn <= last or number == present and said < spent then return {'OLD', turn} end
+  if not said then said, holding, kept = granted, 0, 0
+  elseif number ~= present then said, holding, kept = 0, 0, 0 end
+  -- What is spent for good never comes back.
+  if turn <= last or number == present and said - holding < spent - held then return {'OLD', turn} end
+  credits.hold(name, member, held, holding)
   c, h = c + said + kept - granted, h - (granted - spent - spoken) + kept - clear(windows.scan, name, mine)
   granted, spent = said + kept, said
 
@@ -224,12 +226,18 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   local status, b, total, most, lacking
   status, b, h, granted, spoken, total, most, lacking = grant(windows.scan, name, before, h, granted, kept, needs, wanted)
   c = c + before - b
+  -- Work that ends may give back what is lacking.
+  if status == 'NONE' and most + credits.held(name) >= lacking then status = 'SPOKEN' end
   local isRefused = status == 'NONE' or status == 'SPOKEN'
   local wait = isRefused and windows.wait(limit, slides, c - (most - b), p, left, lacking) or -1
   windows.close(isNew, name, present, c, p, h, left, slides, field(granted, spent, turn, spoken), index)
   if thresholds ~= '' then
     local told = tonumber(redis.call('HMGET', name, 'd')[1] or 0)
-    local highest = notePassed(name, thresholds, told, limit, limit - c + h, text(nowMs + left))
+    local rest = limit - c + h + credits.held(name)
+    local passed = credits.passedOf(thresholds, limit, rest)
+    -- What is spoken for may be held, too.
+    if (passed[#passed] or 0) > told then rest = rest + spokenOf(name) end
+    local highest = notePassed(name, thresholds, told, limit, rest, text(nowMs + left))
     if highest then redis.call('HSET', name, 'd', highest) end
   end
   -- The clock is cut to whole ms, so the last one may be over by now.
@@ -270,7 +278,7 @@ for i = 1, #turns / 10 do
   elseif duration == '0' then replies[i] = exchangePlaces(names[i], turn, spent, kept, needs, slice, tonumber(limit))
   else
     replies[i] = exchangeWindow(
-      names[i], turn, spent, kept, needs, slice, tonumber(limit), duration, tonumber(number), names[tonumber(index)])
+      names[i], turn, spent, tonumber(holding), kept, needs, slice, tonumber(limit), duration, tonumber(number), names[tonumber(index)])
   end
 end
 for _, pool in ipairs(recalled) do redis.pcall('PUBLISH', channel, pool) end

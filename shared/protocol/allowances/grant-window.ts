@@ -16,6 +16,11 @@ export class GrantWindow {
   #endsMs = Number.POSITIVE_INFINITY;
   #resetMs = 0;
 
+  /** Returns true if the window itself has ended, as far as is known here. */
+  hasEnded({ monotonicMs }: Pick<Instant, 'monotonicMs'>): boolean {
+    return monotonicMs >= this.#endsMs;
+  }
+
   isOver({ monotonicMs, wallMs }: Instant): boolean {
     return monotonicMs >= this.#until.monotonicMs || wallMs >= this.#until.wallMs;
   }

@@ -69,6 +69,10 @@ export interface LimitRequirement {
   readonly cost: number;
   /** The limit itself, if the question defines it. */
   readonly own?: Limit;
+  /** True = a hold reserves the amount, and its release says what is taken. */
+  readonly isHeld?: boolean;
+  /** True = a key without such a limit takes nothing. */
+  readonly isOptional?: boolean;
 }
 
 /** Returns the name of the pool of a limit of a key or an identity. */

@@ -229,24 +229,28 @@ export class Pool {
    * Ends a hold, and spends for good what its work cost.
    * @param since as `begin` returned it
    * @param held what `take` took for it
+   * @returns true = what the work did not need is lost, because its window is over
    */
-  settle(since: number, held: number, cost: number): void {
+  settle(since: number, held: number, cost: number): boolean {
     this.#holds--;
-    if (held === 0) return;
-    const comesBack = this.#balance.settle(since, held, cost);
+    if (held === 0) return false;
+    const isLost = this.isWindow && (this.isEnded || this.#grant.hasEnded(instant(this.#clock)));
+    const place = this.#balance.settle(since, held, isLost ? held : cost);
+    if (isLost || place === 'nowhere') return cost < held;
     this.#settled = false;
     // What is from before a change is told apart from all else: it may be owed.
-    if (!comesBack && !this.isEnded) {
+    if (place === 'Redis' && !this.isEnded) {
       this.#hasOld = true;
       if (!this.#turn) this.#host.request(this);
-      return;
+      return false;
     }
-    if (cost === held && !this.isEnded) return;
-    if (comesBack) this.#outlook.add(held - cost);
+    if (cost === held && !this.isEnded) return false;
+    if (place === 'here') this.#outlook.add(held - cost);
     // An ended pool is asked for nothing else.
-    if (this.#returns === 'surplus' || (this.#returns === 'all' && !this.isEnded)) return;
+    if (this.#returns === 'surplus' || (this.#returns === 'all' && !this.isEnded)) return false;
     this.#returns = 'surplus';
     this.#clock.after(RELEASE_MS, this.#tellReleased);
+    return false;
   }
 
   /** Others may wait for what came back, unless it was taken again already. */
@@ -326,14 +330,14 @@ export class Pool {
     }
     const balance = this.#balance;
     if (reply.window && turn.window && this.#grant.enter(reply.window, turn.window, turn.sentAt)) {
-      this.#turn = { ...turn, uses: 0, kept: 0 };
+      this.#turn = { ...turn, uses: 0, held: 0, kept: 0 };
       balance.enter();
     }
-    const { uses } = this.#turn ?? turn;
+    const { uses, held } = this.#turn ?? turn;
     const since = balance.isKnown ? balance.uses - uses : 0;
     if (reply.isDivide) balance.divideAt(turn.number);
     balance.reply(reply.granted, reply.spent);
-    this.#settled = balance.available === 0 && since === 0 && balance.held === turn.held;
+    this.#settled = balance.available === 0 && since === 0 && balance.held === held;
     const nowMs = this.#clock.monotonicMs();
     const limit = turn.window?.limit ?? Number.POSITIVE_INFINITY;
     this.#outlook.learn({

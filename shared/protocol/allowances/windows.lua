@@ -2,11 +2,12 @@
 -- counts in the window in which it was made, and must not be used after it. Anything not given back by then is lost.
 --
 -- A limit's hash: n number of the window, for a period its end in Unix seconds; c granted in it, p in the previous one; h the sum of what holders can spend;
---   d the highest threshold that was told of;
---   and for each holder '@' and its name → the same numbers as in a pool, all for this window
+--   d the highest threshold that was told of; e the sum of what work holds and may give back;
+--   and for each holder '@' and its name → the same numbers as in a pool, all for this window; '~' and its name → the part of spent
+--   that work holds, absent = 0
 -- The limits that questions define for one key are in an index, a sorted set: name → when its hash expires, Unix ms
 -- Returns a table of functions
-local function windowsOf(member, nowMs, text, numbers, live, periodOf)
+local function windowsOf(member, nowMs, text, numbers, live, periodOf, hold)
   local own = '@' .. member
   local BROUGHT_MAX = 100
 
@@ -18,10 +19,10 @@ local function windowsOf(member, nowMs, text, numbers, live, periodOf)
 
   -- Brings a limit to the current window. If the clock goes back by less than a window, the earlier window is not reopened.
   -- `duration`: of the windows in ms, or their calendar
-  -- Returns whether the window is new, its number, c, p, h, the field of `member`, ms until the window ends, and the ms for which
-  -- its uses count in the next one: none of a period do
+  -- Returns whether the window is new, its number, c, p, h, the field of `member` and what work of it holds, ms until the window
+  -- ends, and the ms for which its uses count in the next one: none of a period do
   local function open(name, duration)
-    local n, c, p, h, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', own))
+    local n, c, p, h, mine, holds = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', own, '~' .. member))
     n, c, p, h = tonumber(n or -9), tonumber(c or 0), tonumber(p or 0), tonumber(h or 0)
     local slides, number, following, ends = tonumber(duration) or 0, nil, nil, nil
     if slides > 0 then
@@ -35,10 +36,10 @@ local function windowsOf(member, nowMs, text, numbers, live, periodOf)
     ends = slides > 0 and (number + 1) * slides or number * 1000
     local isNew = n ~= number
     if isNew then
-      p, c, h, mine = slides > 0 and n == number - 1 and c or 0, 0, 0, nil
+      p, c, h, mine, holds = slides > 0 and n == number - 1 and c or 0, 0, 0, nil, nil
       redis.call('DEL', name)
     end
-    return isNew, number, c, p, h, mine, ends - nowMs, slides
+    return isNew, number, c, p, h, mine, tonumber(holds or 0), ends - nowMs, slides
   end
 
   -- Returns what is left in a sliding window. The part of the previous window that is less than one duration ago counts, as
@@ -55,14 +56,16 @@ local function windowsOf(member, nowMs, text, numbers, live, periodOf)
     return math.ceil(left + slides * math.max(0, 1 - (limit - least + 1) / c)) + 1
   end
 
-  -- Goes through the holders like the function in credits.lua, but removes the field of each holder that is not live,
-  -- because its grant in this window cannot be taken back.
+  -- Goes through the holders like the function in credits.lua, but removes the fields of each holder that is not live,
+  -- because its grant in this window cannot be taken back, and what its work holds is spent.
   local function scan(name)
     local others, gone, out, holders = 0, 0, 0, {}
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
-      local holder = string.match(fields[i], '^@(.*)$')
-      if holder and fields[i] ~= own then
+      local kind, holder = string.match(fields[i], '^([@~])(.*)$')
+      if kind == '~' then
+        if not live(holder) then hold(name, holder, tonumber(fields[i + 1]), 0) end
+      elseif holder and fields[i] ~= own then
         local granted, spent, turn, spoken, asked = numbers(fields[i + 1])
         if not live(holder) then
           gone = gone + granted - spent - spoken

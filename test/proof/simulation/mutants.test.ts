@@ -8,6 +8,7 @@ import {
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
+  HELD_LIMIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
@@ -59,6 +60,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    HELD_LIMIT_SEEDS,
     TOKEN_SEEDS,
     DELETION_SEEDS,
     SHARED_LIMIT_SEEDS,

@@ -4,6 +4,7 @@ import {
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
+  HELD_LIMIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
@@ -389,6 +390,28 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
     edits: [
       ['pool.take(isOnlySeen ? 0 : cost,', 'pool.take(isOnlySeen || (limit && isPlaces(limit)) ? 0 : cost,'],
     ],
+  },
+};
+
+/** The same for keys whose work holds a part of a rate limit. */
+const OF_HELD_LIMITS: Readonly<Record<string, Mutant>> = {
+  'a hold of an earlier window': {
+    breaks: 'What work of an earlier window did not need can be taken in the present one. (I15)',
+    seed: HELD_LIMIT_SEEDS + 10,
+    file: 'shared/protocol/allowances/balance.ts',
+    edits: [["if (since < this.#enteredAt) return 'nowhere';", '']],
+  },
+  'what came back of a limit is kept': {
+    breaks: 'What comes back of a rate limit is not told to Redis. (I27)',
+    seed: HELD_LIMIT_SEEDS,
+    file: POOL,
+    edits: [["if (this.#returns === 'surplus' ||", "if (this.isWindow || this.#returns === 'surplus' ||"]],
+  },
+  'a refusal for the whole window': {
+    breaks: 'A refusal is remembered although work may give back what is lacking. (I27)',
+    seed: HELD_LIMIT_SEEDS,
+    file: EXCHANGE,
+    edits: [["status = 'SPOKEN' end\n  local isRefused", 'status = status end\n  local isRefused']],
   },
 };
 
@@ -907,6 +930,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_CHANGES,
   ...OF_DELETIONS,
   ...OF_TOKENS,
+  ...OF_HELD_LIMITS,
 };
 
 /** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */

@@ -88,6 +88,8 @@ export interface Plan {
   readonly sharedCredits?: number;
   /** Concurrency limit of each key, of which questions take places; undefined = no key has one. */
   readonly places?: number;
+  /** True if questions hold their part of the rate limit until their work ends. */
+  readonly heldLimits?: true;
   /** True if verifiers ask for a root key, which is enabled and disabled. */
   readonly rootKeys?: true;
   /** True if the limits of keys are raised and lowered, and calls take off all credits. */
@@ -99,6 +101,9 @@ export interface Plan {
   /** Verifiers issue tokens, which are switched off and on. */
   readonly tokens?: { readonly atStart: boolean };
 }
+
+/** Seeds from here on are of worlds in which work holds a part of a rate limit. */
+export const HELD_LIMIT_SEEDS = 140_000_000;
 
 /** Seeds from here on are of worlds with roles or identities in which verifiers issue tokens. */
 export const TOKEN_SEEDS = 130_000_000;
@@ -175,6 +180,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= HELD_LIMIT_SEEDS) return planWithHeldLimits(seed);
   if (seed >= TOKEN_SEEDS) return planWithTokens(seed);
   if (seed >= DELETION_SEEDS) return { ...planOf(seed - DELETION_SEEDS), seed, deletesAgain: 0.3 };
   if (seed >= SHARED_LIMIT_SEEDS) return planWithSharedLimits(seed);
@@ -230,6 +236,24 @@ function planWithChangingLimits(seed: number): Plan {
   const refills = refill === undefined ? {} : { refill, clockStepMs: clockStepMs ?? 1000, places: 1000 };
   const changes = { ...NO_TIES, rerolls: 0, limitsChange: true } as const;
   return { ...plan, seed, ...changes, ...refills, faults, redis: { ...redis, payloadBytesMax: 400 } };
+}
+
+/** In each third world, the limits change. */
+function planWithHeldLimits(seed: number): Plan {
+  const at = seed - HELD_LIMIT_SEEDS;
+  const { rate, redis, ...plan } = planOf(LIMIT_SEEDS + at);
+  const random = new Random(seed);
+  return {
+    ...{ ...plan, ...NO_TIES, seed, rerolls: 0, heldLimits: true },
+    rate: rate && {
+      ...{ ...rate, autoApply: false },
+      limit: random.pick([4, 20, 100]),
+      duration: random.pick([1000, 3000, 10_000, 10_000]),
+    },
+    ...(at % 3 === 2 && { limitsChange: true }),
+    verifyPeriodMs: random.pick([3, 10, 100]),
+    redis: { ...redis, payloadBytesMax: 400 },
+  };
 }
 
 function planWithSharedLimits(seed: number): Plan {

@@ -270,7 +270,7 @@ class Acts {
     const limit = random.pick([1, 20, 100]);
     return {
       ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
-      ...{ held: 0, position: 0 },
+      ...{ held: random.pick([0, 0, 1, 3]), position: 0 },
       kept: said === undefined || said < spent ? 0 : random.whole(0, granted - said),
       ...{ needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       window: { limit, durationMs: DURATION_MAX_MS, number },

@@ -3,6 +3,7 @@ import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
+import { emptyWindowMs, TAKEN_AGAIN_MS, takeAgain } from './held-limits.ts';
 import type { Identities } from './identities.ts';
 import { CALM, isLossy, type Plan, planOf } from './plan.ts';
 import type { Roles } from './roles.ts';
@@ -198,7 +199,7 @@ async function end(world: World): Promise<void> {
   await until(world, recoveryMs(plan), () => notRecovered(world));
   const writes: Write[] = [
     ...world.keys.filter(exists).map(({ apiId, keyId }) => {
-      const fields = world.fields(random.chance(0.5));
+      const fields = world.fields(random.chance(0.5) || plan.heldLimits === true);
       return { apiId, operation: 'update', keyId, fields } as const;
     }),
     ...[...plan.apiIds, ...(world.roles ? [SHARED_LOG] : [])].map(
@@ -218,6 +219,19 @@ async function end(world: World): Promise<void> {
   await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
   if (plan.credits !== undefined || plan.sharedLimits)
     await until(world, GIVEN_BACK_MS, () => stillHeld(world), 'I14');
+  const emptyAtMs = emptyWindowMs(world);
+  if (emptyAtMs !== undefined && !world.timeline.halted) {
+    world.isQuiet = true;
+    await world.timeline.run(emptyAtMs);
+    await done(
+      world,
+      TAKEN_AGAIN_MS,
+      'what was given back of a limit cannot be taken',
+      [world],
+      takeAgain,
+      'I27',
+    );
+  }
   if (!world.timeline.halted) world.check(() => balanced(world));
   if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
 }
@@ -244,10 +258,11 @@ async function done<T>(
   otherwise: string,
   items: readonly T[],
   act: (world: World, item: T) => Promise<void>,
+  invariant?: string,
 ): Promise<void> {
   let open = items.length;
   for (const item of items) void act(world, item).then(() => open--);
-  await until(world, limitMs, () => (open > 0 ? otherwise : undefined));
+  await until(world, limitMs, () => (open > 0 ? otherwise : undefined), invariant);
 }
 
 /** A broken connection that nobody noticed costs a command's time-out; a control plane may have this many. */

@@ -5,6 +5,7 @@ import {
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
+  HELD_LIMIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
@@ -38,6 +39,7 @@ const NEW = [
   CHANGING_LIMIT_SEEDS,
   SHARED_LIMIT_SEEDS,
   DELETION_SEEDS,
+  HELD_LIMIT_SEEDS,
 ].flatMap((from) => Array.from({ length: 3 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 

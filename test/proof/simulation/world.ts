@@ -8,7 +8,7 @@ import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../sh
 import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { Release } from '../../../verifier/core/holds.ts';
-import { type Question, questionAbout } from '../../../verifier/core/question.ts';
+import { type Costs, CREDITS, type Question, questionAbout } from '../../../verifier/core/question.ts';
 import { issueNow } from '../../../verifier/core/tokens.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
@@ -29,7 +29,7 @@ import {
   SimulatedSweepStore,
 } from './ports.ts';
 import { Random } from './random.ts';
-import { Rates } from './rates.ts';
+import { Rates, type Use } from './rates.ts';
 import { RedisState } from './redis.ts';
 import { Refills } from './refills.ts';
 import { Roles, SHARED_WINDOW_MS } from './roles.ts';
@@ -55,6 +55,15 @@ export interface ControlPlaneProcess {
   readonly leaseMs: number;
 }
 
+/** Work that holds something, and its part of a rate limit. */
+interface Work {
+  readonly key: KnownKey;
+  readonly pool: string;
+  readonly reserved: number;
+  readonly heldAtMs: number;
+  readonly use: Use | undefined;
+}
+
 /** One fleet with its Redis, in one process, under one clock that only the simulation reads. */
 export class World {
   readonly plan: Plan;
@@ -68,6 +77,8 @@ export class World {
   readonly rates: Rates | undefined;
   readonly refills: Refills | undefined;
   readonly places: Places | undefined;
+  /** True = changes that complete are no reason to ask. */
+  isQuiet = false;
   /** When work ended latest that held something. */
   releasedAtMs = 0;
   readonly roles: Roles | undefined;
@@ -245,6 +256,7 @@ export class World {
 
   /** Asks a verifier for every key of an API that existed from the start. */
   #askAll(process: VerifierProcess, apiId: string): void {
+    if (this.isQuiet) return;
     const keys = this.keys.slice(0, this.plan.apiIds.length * this.plan.keysPerApi);
     for (const key of keys) if (key.apiId === apiId || apiId === SHARED_LOG) void this.verify(process, key);
   }
@@ -332,29 +344,34 @@ export class World {
     const begunAtMs = this.timeline.nowMs;
     const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
     const { rate } = this.plan;
-    const limitCost = rate && !rate.autoApply ? this.random.pick([0, 1, 1, 1, 2]) : 1;
+    const { heldLimits } = this.plan;
+    const costs = heldLimits && rate ? [1, 1, 2, Math.ceil(rate.limit / 2), rate.limit] : [0, 1, 1, 1, 2];
+    const limitCost = rate && !rate.autoApply ? this.random.pick(costs) : 1;
     const hold =
-      this.places && this.random.chance(0.7) ? { forMs: this.random.pick([1000, 3000]) } : undefined;
+      (this.places || heldLimits) && this.random.chance(0.7)
+        ? { forMs: this.random.pick([1000, 3000]), ...(heldLimits && { names: [DEFAULT_LIMIT] }) }
+        : undefined;
+    const isHeld = hold !== undefined && heldLimits === true;
     const attempts = new Attempts(this.timeline);
     const requirements = {
       get cost() {
         attempts.count();
         return cost;
       },
-      limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
+      limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost, isHeld }] : [],
       permissions: undefined,
     };
     const question = questionAbout(key.secret, { requirements, hold });
     const answer = (verdict: Verdict) => {
       const { code, entry, spending, effectivePermissions } = verdict;
-      if (verdict.hold && entry) this.#held(process, verdict, key, cost, hold?.forMs ?? 0, begunAtMs);
+      const uses = code === 'VALID' ? this.#counted(verdict, key, limitCost, begunAtMs, machine.name) : [];
+      if (verdict.hold && entry) this.#held(process, verdict, key, cost, hold?.forMs ?? 0, begunAtMs, uses);
       const pool = entry?.pool || effectivePermissions?.identity?.pool;
       if (code === 'VALID' && pool) {
         this.check(() => this.ledger.accept(pool, cost, machine.name));
         if (spending?.remaining === undefined)
           this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
       }
-      if (code === 'VALID') this.#counted(verdict, key, limitCost, begunAtMs, machine.name);
       if (code === 'VALID' && rate) {
         if (spending?.limits?.length !== 1)
           this.fail('I17', `${machine.name} looked at no limit of ${key.keyId}`);
@@ -441,16 +458,19 @@ export class World {
     cost: number,
     begunAtMs: number,
     who: string,
-  ): void {
+  ): Use[] {
+    const uses: Use[] = [];
     for (const { limit } of spending?.limits ?? []) {
       const isShared = limit.isPerIdentity && effectivePermissions?.identity !== undefined;
       const pool = isShared ? effectivePermissions.identity.id : key.keyId;
       const rate = { limit: limit.limit, duration: limit.durationMs };
       const inForce = isShared ? Number.POSITIVE_INFINITY : this.#inForce(key, begunAtMs);
-      this.check(() =>
-        this.rates?.accept(pool, rate, isShared ? 1 : cost, this.timeline.nowMs, who, inForce),
-      );
+      this.check(() => {
+        const use = this.rates?.accept(pool, rate, isShared ? 1 : cost, this.timeline.nowMs, who, inForce);
+        if (use) uses.push(use);
+      });
     }
+    return uses;
   }
 
   /** The largest amount of a limit of a key that may be in force; undefined = limits do not change. */
@@ -468,6 +488,7 @@ export class World {
     reserved: number,
     forMs: number,
     begunAtMs: number,
+    [use]: readonly Use[],
   ): void {
     if (!entry || !hold) return;
     const { id } = hold;
@@ -504,38 +525,77 @@ export class World {
       ? undefined
       : this.random.pick([0, reserved, Math.max(0, reserved - 2), reserved + 2]);
     const times = this.random.pick([1, 1, 2]);
+    const work = { key, pool, reserved, heldAtMs, use: this.plan.heldLimits && use };
+    const costs = { ...(cost !== undefined && { [CREDITS]: cost }), ...this.#costOf(work.use) };
     machine.after(this.random.exponential(forMs / 3), () => {
-      for (let i = 0; i < times; i++)
-        this.#release(machine, verifier, pool, id, reserved, cost, i === 0, heldAtMs, over);
+      for (let i = 0; i < times; i++) this.#release(machine, verifier, id, work, costs, i === 0, over);
     });
+  }
+
+  /** What work cost of a rate limit, as far as it says so. */
+  #costOf(use: Use | undefined): Costs {
+    if (use === undefined || this.random.chance(0.2)) return {};
+    const { cost } = use;
+    return { [DEFAULT_LIMIT]: this.random.pick([0, 0, cost, Math.max(0, cost - 1), cost + 2]) };
   }
 
   #release(
     machine: Machine,
     verifier: Verifier,
-    pool: string,
     id: string,
-    reserved: number,
-    cost: number | undefined,
+    { key, pool, reserved, heldAtMs, use }: Work,
+    costs: Costs,
     isFirst: boolean,
-    heldAtMs: number,
     over: () => void,
   ): void {
-    const settle = ({ charged, short = 0 }: Release) => {
-      this.note(machine.name, 'released', charged, short);
+    const begunAtMs = this.timeline.nowMs;
+    const settle = ({ charged, short = 0, ratelimits }: Release) => {
+      this.note(
+        machine.name,
+        'released',
+        charged,
+        short,
+        ...(ratelimits ? [JSON.stringify(ratelimits)] : []),
+      );
       over();
-      if (!pool || !isFirst) return;
+      if (!isFirst) return;
+      if (use) this.#settleLimit(key, use, costs[DEFAULT_LIMIT], ratelimits?.[0], begunAtMs, machine.name);
+      if (!pool) return;
       this.check(() => this.ledger.settle(pool, charged - reserved, heldAtMs, machine.name));
-      const wanted = cost ?? reserved;
+      const wanted = costs[CREDITS] ?? reserved;
       if (charged + short !== wanted) this.fail('I17', `${machine.name} charged ${charged} of ${wanted}`);
     };
     try {
-      const release = verifier.holds.release(id, cost);
+      const release = verifier.holds.release(id, costs);
       if (release instanceof Promise) release.then(settle, () => this.note(machine.name, 'not released'));
       else settle(release);
     } catch {
       this.note(machine.name, 'over');
     }
+  }
+
+  /** What counts of the work in its window, and what it cost more in the present one. */
+  #settleLimit(
+    key: KnownKey,
+    use: Use,
+    said: number | undefined,
+    release: NonNullable<Release['ratelimits']>[number] | undefined,
+    begunAtMs: number,
+    who: string,
+  ): void {
+    const { rate } = this.plan;
+    const held = use.cost;
+    const { charged = 0, short = 0, lost = 0 } = release ?? {};
+    const cost = Math.min(charged, held);
+    if (charged + short !== (said ?? held) || lost > held - cost)
+      this.fail('I17', `${who} charged ${charged}, ${short} short and ${lost} lost, of ${said} and ${held}`);
+    use.cost = lost > 0 ? held : cost;
+    if (rate === undefined || charged <= held) return;
+    const inForce = this.#inForce(key, begunAtMs);
+    const now = { ...rate, limit: inForce ?? rate.limit };
+    this.check(
+      () => void this.rates?.accept(key.keyId, now, charged - held, this.timeline.nowMs, who, inForce),
+    );
   }
 
   /** Asks a verifier about a limit of which questions say two amounts. */
@@ -557,7 +617,7 @@ export class World {
         if (!passed) return;
         const inForce = Number.POSITIVE_INFINITY;
         const { nowMs } = this.timeline;
-        this.check(() => this.rates?.accept('calls ada', question, 1, nowMs, machine.name, inForce));
+        this.check(() => void this.rates?.accept('calls ada', question, 1, nowMs, machine.name, inForce));
       },
       (error: unknown) => {
         if (error instanceof Violation)
@@ -649,6 +709,7 @@ export class World {
   }
 
   #askEverywhere(keys: readonly KnownKey[]): void {
+    if (this.isQuiet) return;
     this.timeline.after(0.001, () => {
       for (const process of this.verifiers) for (const key of keys) void this.verify(process, key);
     });

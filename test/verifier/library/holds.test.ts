@@ -27,9 +27,13 @@ afterAll(async () => {
 
 describe.each(['createVerifier', 'createClient', 'createTestVerifier'])('%s', (name) => {
   const verifier = () => verifiers[name] as KeyVerifier;
-  const create = async (fields: { remaining?: number; enabled?: boolean }): Promise<string> => {
+  const create = async (fields: {
+    remaining?: number;
+    enabled?: boolean;
+    ratelimits?: object[];
+  }): Promise<string> => {
     const { remaining, enabled } = fields;
-    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', enabled, remaining });
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
     if (name !== 'createTestVerifier') return key;
     (verifier() as ReturnType<typeof createTestVerifier>).set(key, {
       ...(remaining !== undefined && { remaining }),
@@ -51,6 +55,23 @@ describe.each(['createVerifier', 'createClient', 'createTestVerifier'])('%s', (n
     expect(await held.release(60)).toEqual({ charged: 25, remaining: 75 });
     const more = await verifier().hold(key, { credits: 50 });
     expect(await more.release(80)).toEqual({ charged: 75, short: 5, remaining: 0 });
+  });
+
+  test('reserves and settles a rate limit', async () => {
+    const key = await create({
+      remaining: 100,
+      ratelimits: [{ name: 'tokens', limit: 5000, duration: 60_000 }],
+    });
+    const held = await verifier().hold(key, { credits: 2, reserve: { tokens: 5000 } });
+    expect(held.valid).toBe(true);
+    expect(await held.release({ tokens: 1234 })).toMatchObject({
+      ...{ charged: 2, remaining: 98 },
+      ratelimits: [{ name: 'tokens', charged: 1234 }],
+    });
+    const other = await verifier().hold(key, { reserve: { tokens: 5 } });
+    const { id = '' } = 'hold' in other ? (other.hold ?? {}) : {};
+    await expect(verifier().release(id, { tokens: -1 })).rejects.toThrow(TypeError);
+    expect(await other.release({ credits: 0, tokens: 0 })).toMatchObject({ charged: 0 });
   });
 
   test('await using releases what was reserved', async () => {

@@ -19,7 +19,7 @@ test('what a hold did not need can be spent again', () => {
   const balance = tenOf();
   balance.hold(8);
   expect([balance.available, balance.uses, balance.held]).toEqual([2, 8, 8]);
-  expect(balance.settle(balance.since, 8, 3)).toBe(true);
+  expect(balance.settle(balance.since, 8, 3)).toBe('here');
   expect([balance.available, balance.uses, balance.held]).toEqual([7, 3, 0]);
 });
 
@@ -32,8 +32,20 @@ test.each([
   balance.hold(8);
   change(balance);
   expect(balance.available).toBe(0);
-  expect(balance.settle(since, 8, 3)).toBe(false);
+  expect(balance.settle(since, 8, 3)).toBe('Redis');
   expect([balance.available, balance.uses, balance.held]).toEqual([0, 3, 0]);
+});
+
+test('what an earlier window held comes back nowhere', () => {
+  const balance = tenOf();
+  const { since } = balance;
+  balance.hold(8);
+  balance.begin(0, 10);
+  balance.enter();
+  balance.reply(10, 0);
+  expect([balance.available, balance.uses, balance.held]).toEqual([10, 0, 0]);
+  expect(balance.settle(since, 8, 3)).toBe('nowhere');
+  expect([balance.available, balance.uses, balance.held]).toEqual([10, 0, 0]);
 });
 
 test('a reply does not know what went back meanwhile', () => {

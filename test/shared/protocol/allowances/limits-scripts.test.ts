@@ -19,9 +19,10 @@ const present = () => Math.floor(Date.now() / DAY_MS);
 
 /** One turn of a holder, and its reply by name. */
 async function exchange(member: string, turn: number, said: object = {}, brought?: string) {
-  const { spent, kept, need, needs, wanted, number, limit, duration } = {
+  const { spent, holding, kept, need, needs, wanted, number, limit, duration } = {
     ...{
       spent: '-',
+      holding: 0,
       kept: 0,
       need: 0,
       needs: '',
@@ -32,7 +33,14 @@ async function exchange(member: string, turn: number, said: object = {}, brought
     },
     ...said,
   } as Record<string, string | number>;
-  const asked = [turn, spent ?? '-', 0, kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
+  const asked = [
+    turn,
+    spent ?? '-',
+    holding ?? 0,
+    kept ?? 0,
+    need ? `${need}x1` : (needs ?? ''),
+    wanted ?? 0,
+  ];
   const names = brought ? [windowKey('a', brought), broughtIndex('a', brought)] : [name];
   const turns = [...asked, limit ?? LIMIT, duration ?? DAY_MS, number ?? '-', brought ? 2 : '-'];
   const about = { members, held, names, member, channel: recalls, recall: 50, turns };
@@ -60,6 +68,26 @@ test('ignores what is late or says less', async () => {
   expect((await exchange('2.a', 7, { spent: 2 })).status).toBe('OLD');
   expect((await exchange('nobody', 1, { need: 1 })).status).toBe('NOREG');
   expect(await at.redis.hgetall(name)).toEqual(before);
+});
+
+test('what work held comes back, and nothing more', async () => {
+  await exchange('2.a', 1, { need: 60 });
+  await exchange('2.a', 2, { spent: 60, holding: 50 });
+  expect(await at.redis.hmget(name, 'c', 'e', '~2.a')).toEqual(['60', '50', '50']);
+  // 41 may fit when the work ends, and 91 never.
+  expect(await exchange('2.b', 3, { need: 90 })).toMatchObject({ status: 'SPOKEN', leastNeed: 90 });
+  expect(await exchange('2.b', 4, { need: 91 })).toMatchObject({ status: 'NONE', leastNeed: 91 });
+  expect((await exchange('2.a', 3, { spent: 9, holding: 0 })).status).toBe('OLD');
+  expect((await exchange('2.a', 4, { spent: 12, holding: 2 })).status).toBe('OK');
+  expect(await at.redis.hmget(name, 'c', 'e', '~2.a')).toEqual(['12', '2', '2']);
+});
+
+test('what a dead holder held is spent', async () => {
+  await exchange('2.a', 1, { need: 60 });
+  await exchange('2.a', 2, { spent: 60, holding: 50 });
+  await at.redis.zrem(members, '2.a');
+  expect(await exchange('2.b', 3, { need: 41 })).toMatchObject({ status: 'NONE', total: 40 });
+  expect(await at.redis.hmget(name, 'e', '~2.a')).toEqual(['0', null]);
 });
 
 test('who forgot has spent all that was granted', async () => {

@@ -9,7 +9,12 @@ import { Holds } from '../../../../verifier/core/holds.ts';
 
 const clock = { ...systemClock, after: () => ({ cancel: () => undefined }) };
 const newHolds = () =>
-  new Holds({ verifierId: 'verifier_1', clock, waitMs: 50, tooSlow: () => new Error('too slow') });
+  new Holds({
+    ...{ verifierId: 'verifier_1', clock, waitMs: 50, tooSlow: () => new Error('too slow') },
+    ...{ placeOf: () => '', needNow: () => undefined },
+  });
+const begin = (holds: Holds, keyId: string, needs: readonly Need[] = []) =>
+  holds.begin({ keyId, epoch: { apiId: 'shop' } }, { key: '' }, needs, { forMs: 1000 }).id;
 const full = (holds: Holds, keyId: string) => {
   try {
     holds.checkRoom(keyId);
@@ -21,7 +26,7 @@ const full = (holds: Holds, keyId: string) => {
 
 test('one key leaves room for others', () => {
   const holds = newHolds();
-  const ids = Array.from({ length: 10_000 }, () => holds.begin('key_1', 'shop', [], { forMs: 1000 }).id);
+  const ids = Array.from({ length: 10_000 }, () => begin(holds, 'key_1'));
   expect([full(holds, 'key_1'), full(holds, 'key_2')]).toEqual(['held', undefined]);
   void holds.release(ids[0] ?? '');
   expect(full(holds, 'key_1')).toBeUndefined();
@@ -29,7 +34,7 @@ test('one key leaves room for others', () => {
 
 test('a verifier has 50,000 holds at most', () => {
   const holds = newHolds();
-  for (let i = 0; i < 50_000; i++) holds.begin(`key_${i % 10}`, 'shop', [], { forMs: 1000 });
+  for (let i = 0; i < 50_000; i++) begin(holds, `key_${i % 10}`);
   expect([holds.size, full(holds, 'key_new')]).toEqual([50_000, 'held']);
 });
 
@@ -78,15 +83,12 @@ test('a release takes more only under a lease', async () => {
   pool.takeReply(reply, new Set());
   pool.endTurn(reply);
   const needs: Need[] = [{ pool, cost: 3, limit: undefined }];
-  const begin = () => {
-    spend(needs, instant(clock), () => undefined);
-    return holds.begin('key_1', 'shop', needs, { forMs: 1000 }).id;
-  };
-  const id = begin();
+  spend(needs, instant(clock), () => undefined);
+  const id = begin(holds, 'key_1', needs);
   isLive = false;
-  await expect(holds.release(id, 5)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+  await expect(holds.release(id, { credits: 5 })).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
   expect(pool.available).toBe(6);
   isLive = true;
-  expect(await holds.release(id, 5)).toMatchObject({ charged: 5 });
+  expect(await holds.release(id, { credits: 5 })).toMatchObject({ charged: 5 });
   expect(pool.available).toBe(4);
 });

@@ -1,0 +1,105 @@
+import { rmSync } from 'node:fs';
+import { Agent, request } from 'undici';
+import type { Process } from '../../harness/processes.ts';
+import { scratch } from '../../harness/scratch.ts';
+import { build, ROOT_KEY, VERIFIERS } from './build.ts';
+
+const CALLERS = 40;
+/** The limit of each window. */
+export const LIMIT = 5000;
+const WINDOW_MS = 2000;
+// biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
+type Body = any;
+
+/** What was settled in each window, by its end, and of what nobody knows how it ended. */
+interface Windows {
+  readonly settled: Map<number, number>;
+  readonly unknown: Map<number, number>;
+  lost: number;
+  returned: number;
+  refused: number;
+  kills: number;
+}
+
+const add = (sums: Map<number, number>, at: number, amount: number) =>
+  sums.set(at, (sums.get(at) ?? 0) + amount);
+
+/** Lets callers reserve tokens of one key at all verifiers, and settle less, while verifiers are killed one after the other. */
+export async function reserveThroughKills(seconds: number): Promise<Windows> {
+  const directory = scratch('held-limits');
+  const stop: (() => Promise<unknown>)[] = [];
+  const agent = new Agent({ connections: 64, headersTimeout: 15_000, bodyTimeout: 15_000 });
+  const post = async (address: string, path: string, body: object, headers: object = {}): Promise<Body> => {
+    try {
+      const answer = await request(`${address}/v1/${path}`, {
+        ...{ method: 'POST', dispatcher: agent, body: JSON.stringify(body) },
+        headers: { 'content-type': 'application/json', ...headers },
+      });
+      const read: Body = await answer.body.json();
+      return answer.statusCode === 200 ? read : undefined;
+    } catch {
+      return undefined;
+    }
+  };
+  const windows: Windows = {
+    ...{ settled: new Map(), unknown: new Map() },
+    ...{ lost: 0, returned: 0, refused: 0, kills: 0 },
+  };
+  try {
+    const { verifiers, controlPlane } = await build('single', directory, stop);
+    const authorization = { authorization: `Bearer ${ROOT_KEY}` };
+    await post(controlPlane.address, 'apis.createApi', { apiId: 'shop', name: 'shop' }, authorization);
+    const ratelimits = [{ name: 'tokens', limit: LIMIT, duration: WINDOW_MS }];
+    const { key } = await post(
+      controlPlane.address,
+      'keys.createKey',
+      { apiId: 'shop', ratelimits },
+      authorization,
+    );
+    const untilMs = performance.now() + seconds * 1000;
+    const call = async (i: number) => {
+      for (let at = i; performance.now() < untilMs; at++) {
+        const { address } = verifiers[at % VERIFIERS] as Process;
+        const cost = 1 + Math.floor(Math.random() * 1000);
+        const held = await post(address, 'keys.verifyKey', {
+          key,
+          hold: { ratelimits: [{ name: 'tokens', cost }] },
+        });
+        if (held?.code !== 'VALID') {
+          if (held !== undefined) windows.refused++;
+          await rest(20);
+          continue;
+        }
+        const window = held.ratelimits[0].reset;
+        await rest(Math.random() * 300);
+        const said = Math.floor(Math.random() * (cost + 1));
+        const released = await post(address, 'keys.release', { hold: held.hold.id, costs: { tokens: said } });
+        const [tokens] = released?.ratelimits ?? [];
+        if (tokens === undefined) add(windows.unknown, window, cost);
+        else {
+          add(windows.settled, window, tokens.charged);
+          if (tokens.lost === undefined) windows.returned += cost - said;
+          else windows.lost += tokens.lost;
+          if (tokens.charged !== said || (tokens.lost ?? 0) > cost - said)
+            throw new Error(`${said} of ${cost} was charged ${JSON.stringify(tokens)}`);
+        }
+      }
+    };
+    const kill = async () => {
+      for (let i = 0; performance.now() < untilMs - 2000; i++) {
+        await rest(1200);
+        windows.kills++;
+        await verifiers[i % VERIFIERS]?.stop('SIGKILL');
+        await verifiers[i % VERIFIERS]?.start();
+      }
+    };
+    await Promise.all([kill(), ...Array.from({ length: CALLERS }, (_, i) => call(i))]);
+    return windows;
+  } finally {
+    await agent.destroy();
+    for (const end of stop.reverse()) await end();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+const rest = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
