@@ -81,7 +81,7 @@ export async function startControlPlane(
   };
   addPipeline(app, pipeline);
   await documentRoutes(app, { schemas: eventSchemas(), section: webhookSection(operations) });
-  await serveDashboard(app);
+  serveDashboard(app);
   const hasTls = config.PUBLIC_URL?.protocol === 'https:';
   serveSessions(app, { sessions, provider, hasTls, ...admission });
   if (provider) serveOidc(app, { provider, pendingSignIns, sessions, ...admission });

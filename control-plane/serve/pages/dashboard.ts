@@ -1,8 +1,19 @@
-import { join } from 'node:path';
-import fastifyStatic from '@fastify/static';
+import { readdirSync, readFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
 import type { App } from '../server.ts';
+import { serveAsset } from './asset.ts';
 
 const ASSETS = join(import.meta.dirname, '..', '..', 'dashboard', 'assets');
+
+/** The types of the files in `assets/`. */
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain; charset=utf-8',
+  '.woff2': 'font/woff2',
+};
 
 /**
  * The dashboard loads scripts and styles only from this server and talks only to this server. No text can
@@ -26,17 +37,13 @@ const CSP = [
  * Serves the dashboard, built by `npm run dashboard`, at `/dashboard/`, and redirects `/` there. The
  * dashboard is an ordinary client of the API.
  */
-export async function serveDashboard(app: App): Promise<void> {
+export function serveDashboard(app: App): void {
   app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   app.get('/dashboard', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
-  await app.register(fastifyStatic, {
-    root: ASSETS,
-    prefix: '/dashboard/',
-    // Register a route for each file, so that every other path keeps its usual answer.
-    wildcard: false,
-    cacheControl: false,
-    decorateReply: false,
-    // no-cache: browsers keep files but revalidate them, so that nobody uses an outdated version
-    setHeaders: (reply) => reply.headers({ 'content-security-policy': CSP, 'cache-control': 'no-cache' }),
-  });
+  for (const file of readdirSync(ASSETS)) {
+    const headers = { 'content-type': TYPES[extname(file)] ?? '', 'content-security-policy': CSP };
+    const content = readFileSync(join(ASSETS, file));
+    serveAsset(app, `/dashboard/${file}`, content, headers);
+    if (file === 'index.html') serveAsset(app, '/dashboard/', content, headers);
+  }
 }

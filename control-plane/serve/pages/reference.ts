@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { App } from '../server.ts';
+import { serveAsset } from './asset.ts';
 import { headerHtml } from './page.ts';
 
 const PATH = '/docs';
@@ -40,8 +41,5 @@ export function serveReference(app: App): void {
     reply.header('content-type', 'application/schema+json');
     return schema;
   });
-  app.get(PATH, { schema: { hide: true } }, async (_request, reply) => {
-    reply.headers(headers);
-    return html;
-  });
+  serveAsset(app, PATH, html, headers);
 }

@@ -87,6 +87,19 @@ describe('the control plane', () => {
     }
   });
 
+  test('serves it compressed, and once', async () => {
+    const file = `${base}/dashboard/app.js`;
+    const ask = (headers: Record<string, string>) => fetch(file, { headers });
+    const compressed = await ask({ 'accept-encoding': 'gzip, br' });
+    expect(Number(compressed.headers.get('content-length'))).toBeLessThan(70_000);
+    expect(compressed.headers.get('vary')).toBe('accept-encoding');
+    const plain = await ask({ 'accept-encoding': 'identity' });
+    expect(plain.headers.get('content-encoding')).toBe(null);
+    expect(await compressed.text()).toBe(await plain.text());
+    const known = await ask({ 'if-none-match': plain.headers.get('etag') ?? '' });
+    expect([known.status, await known.text()]).toEqual([304, '']);
+  });
+
   test('answers other paths as if it had no dashboard', async () => {
     for (const path of [
       '/dashboard/none.js',
