@@ -73,7 +73,7 @@ export interface KeyApi extends KubeObject {
 
 export interface KeyRole extends KubeObject {
   readonly spec: { readonly name?: string } & Readonly<Record<string, unknown>>;
-  readonly status?: Status;
+  readonly status?: Status & { readonly sequence?: number };
 }
 
 export interface KeyIdentity extends KubeObject {
@@ -83,7 +83,7 @@ export interface KeyIdentity extends KubeObject {
     readonly apiIds: readonly string[];
     readonly enabled?: boolean;
   } & Readonly<Record<string, unknown>>;
-  readonly status?: Status;
+  readonly status?: Status & { readonly sequence?: number };
 }
 
 export interface Secret extends KubeObject {

@@ -21,7 +21,7 @@ import {
 import { ApiReconciler } from './reconcile-api.ts';
 import { KeyReconciler, type KeyReconcilerOptions, notAllowed } from './reconcile-key.ts';
 import { RecordReconciler } from './reconcile-record.ts';
-import { IDENTITIES, type RecordKind, ROLES } from './record-kinds.ts';
+import { type DeclaredRecord, IDENTITIES, type RecordKind, ROLES } from './record-kinds.ts';
 import { Reporter } from './reporter.ts';
 import { WorkQueue } from './work-queue.ts';
 
@@ -298,10 +298,17 @@ export class Operator {
         const gone = await this.#gone(this.#keys, await inventory.uids(apiId), { apiId });
         for (const uid of gone) await this.#deleteKeys(inventory, apiId, uid);
       }
-      await this.#deleteRecords(inventory, ROLES, this.#roles);
-      await this.#deleteRecords(inventory, IDENTITIES, this.#identities);
+      const records = new Map([
+        ...(await this.#deleteRecords(inventory, ROLES, this.#roles)),
+        ...(await this.#deleteRecords(inventory, IDENTITIES, this.#identities)),
+      ]);
       this.#addKeys(() => true);
-      this.#addRecords(() => true);
+      // Most are as they were when their status was written.
+      this.#addRecords(
+        ({ metadata, status }) =>
+          records.get(metadata.uid)?.sequence !== status?.sequence ||
+          metadata.generation !== status?.observedGeneration,
+      );
     } catch (error) {
       log.warn({ err: error }, 'what objects declared that are gone is looked for again later');
     }
@@ -341,25 +348,27 @@ export class Operator {
     }
   }
 
+  /** Resolves with all that objects declare, by their uids. */
   async #deleteRecords<T extends KubeObject>(
     inventory: KeyInventory,
     kind: RecordKind<T>,
     informers: ReadonlyMap<string, Informer<T>>,
-  ): Promise<void> {
+  ): Promise<ReadonlyMap<string, DeclaredRecord>> {
     const { admin, log } = this.#options;
-    const ids = new Map<string, string>();
-    for (const { id, managedBy } of await kind.all(admin)) {
-      const uid = inventory.uidOf(managedBy);
-      if (uid !== undefined) ids.set(uid, id);
+    const records = new Map<string, DeclaredRecord>();
+    for (const record of await kind.all(admin)) {
+      const uid = inventory.uidOf(record.managedBy);
+      if (uid !== undefined) records.set(uid, record);
     }
-    for (const uid of await this.#gone(informers, [...ids.keys()], { kind: kind.noun })) {
-      const id = ids.get(uid) ?? '';
+    for (const uid of await this.#gone(informers, [...records.keys()], { kind: kind.noun })) {
+      const { id = '' } = records.get(uid) ?? {};
       log.warn({ id }, `the object of this ${kind.noun} is gone: the ${kind.noun} is deleted`);
       // A disabled identity stays.
       await kind.delete(admin, id).catch((error: unknown) => {
         log.warn({ err: error, id }, `the ${kind.noun} could not be deleted`);
       });
     }
+    return records;
   }
 }
 

@@ -487,6 +487,17 @@ describe.each([
     expect(recordsOf(world)).toMatchObject([later]);
   });
 
+  test('that is as it was costs no call at a relist', async () => {
+    const world = await started();
+    world.declare(plural, 'x', spec);
+    await world.clock.until(() => isReady(world, 'x'));
+    await world.clock.pass(RELIST_MS);
+    const before = world.keyfence.calls.length;
+    await world.clock.pass(2 * RELIST_MS);
+    const calls = world.keyfence.calls.slice(before);
+    expect(calls.filter((name) => name.endsWith('Propagation'))).toEqual([]);
+  });
+
   test('with on-delete=orphan leaves it as nobody’s', async () => {
     const world = await started();
     const object = world.declare(plural, 'x', spec);
