@@ -431,7 +431,7 @@ export function watchUpstreams(
   });
   new Counter({
     name: 'keyfence_proxy_cost_faults_total',
-    help: "Requests in proxy mode whose cost the API did not say well. invalid: X-Keyfence-Cost was no whole number; the log has one. missing: the response of a key with credits had none. Both cost what was reserved. short: the cost was higher than the key's credits.",
+    help: 'Requests in proxy mode whose cost the API did not say well. invalid: X-Keyfence-Cost was no whole number, or named a limit that is not in PROXY_RESERVE_LIMITS; the log has one. missing: the response said no cost of something that was reserved. Both cost what was reserved. short: the cost was higher than what the key has.',
     labelNames: ['fault'],
     registers,
     collect() {

@@ -1,6 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '#shared/process/clock.ts';
-import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
+import {
+  type ConfigOf,
+  host,
+  httpUrl,
+  integer,
+  list,
+  port,
+  type Setting,
+} from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
@@ -11,7 +19,10 @@ import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Hold, HoldEnder } from '../core/holds.ts';
 import {
+  type Costs,
+  CREDITS,
   DEFAULT_REQUIREMENTS,
+  HELD_LIMITS_MAX,
   type Question,
   questionAbout,
   type Requirements,
@@ -88,6 +99,12 @@ export const proxySettings = {
   PROXY_RESERVE_CREDITS: integer(0, CREDITS_MAX, 'credits', 1).help(
     'Proxy mode: credits that a request reserves, if its key has credits. It costs these, unless the response says its cost in the header or trailer `X-Keyfence-Cost`',
   ),
+  PROXY_RESERVE_LIMITS: list(
+    /^(?!credits=)[\w-]{1,64}=\d{1,9}$/,
+    'rate limits and amounts, as tokens=5000',
+  ).help(
+    'Proxy mode: what a request reserves of rate limits and quotas, if its key has them. `X-Keyfence-Cost: 12; tokens=1234` says its costs',
+  ),
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503, and so do requests of a key that already has as many connections as are still free',
   ),
@@ -114,10 +131,14 @@ export function proxyFaults(
   apiIds: readonly string[],
 ): string[] {
   const { UPSTREAM_URL: url, PROXY_HOST, PROXY_PORT, PROXY_API_ID, HOST, PORT } = config;
+  const names = reservedIn(config).map(({ name }) => name);
   if (url === undefined) return [];
   const itself = leadsTo(url, PROXY_HOST, PROXY_PORT) || leadsTo(url, HOST, PORT);
   return [
     ...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : []),
+    ...(names.length > HELD_LIMITS_MAX || new Set(names).size < names.length
+      ? [`PROXY_RESERVE_LIMITS: must name at most ${HELD_LIMITS_MAX} rate limits, each once`]
+      : []),
     ...(PROXY_API_ID === '' && apiIds.length === 0
       ? [
           `PROXY_API_ID: required with UPSTREAM_URL unless API_IDS is set; ${ANY_API} accepts the keys of every API`,
@@ -226,8 +247,8 @@ interface ForwardRequest {
   readonly entry: Entry | undefined;
   /** undefined = the key has neither credits nor a concurrency limit. */
   readonly hold: Hold | undefined;
-  /** True = the hold reserves credits. */
-  readonly reserves: boolean;
+  /** The names in the costs of what the hold reserves: `credits`, and rate limits. */
+  readonly reserved: readonly string[];
   /** Headers of the response that tell what the key has left; undefined = none. */
   readonly allowances: readonly HeaderLine[] | undefined;
   readonly method: string;
@@ -244,12 +265,45 @@ interface ForwardRequest {
 /** Time of a hold, in milliseconds: the longest timer. The end of each response releases its hold before. */
 const HOLD_MS = 2_147_483_647;
 
+/** The rate limits of which a request reserves something, if its key has them. */
+const reservedIn = ({ PROXY_RESERVE_LIMITS: texts }: Pick<ProxyConfig, 'PROXY_RESERVE_LIMITS'>) =>
+  texts.map((text) => {
+    const [name = '', amount] = text.split('=');
+    return { name, cost: Number(amount), isHeld: true, isOptional: true };
+  });
+
 /** Returns the parts of every question that the settings say. */
-const routeQuestionOf = ({ PROXY_API_ID, PROXY_PERMISSIONS, PROXY_RESERVE_CREDITS: cost }: ProxyConfig) => ({
-  apiId: PROXY_API_ID === '' || PROXY_API_ID === ANY_API ? undefined : PROXY_API_ID,
-  requirements: cost === 1 ? PROXY_PERMISSIONS : { ...PROXY_PERMISSIONS, cost },
-  hold: { forMs: HOLD_MS, onlyWith: 'placesOrCredits' } as const,
-});
+function routeQuestionOf(config: ProxyConfig) {
+  const { PROXY_API_ID, PROXY_PERMISSIONS, PROXY_RESERVE_CREDITS: cost } = config;
+  const limits = reservedIn(config);
+  return {
+    apiId: PROXY_API_ID === '' || PROXY_API_ID === ANY_API ? undefined : PROXY_API_ID,
+    requirements:
+      cost === 1 && limits.length === 0 ? PROXY_PERMISSIONS : { ...PROXY_PERMISSIONS, cost, limits },
+    hold: {
+      ...({ forMs: HOLD_MS, onlyWith: 'placesOrCredits' } as const),
+      ...(limits.length > 0 && { names: limits.map(({ name }) => name) }),
+    },
+  };
+}
+
+/** A cost of credits, or of a rate limit by its name. */
+const COST_PART = /^(?:([\w-]{1,64})=)?(\d{1,13})$/;
+
+/**
+ * Returns the costs in a value of `X-Keyfence-Cost`: `1234`, `tokens=1234`, or both as `12; tokens=1234`; undefined = it is
+ * wrong, or names a rate limit of which requests reserve nothing.
+ */
+function costsIn(text: string, names: readonly string[] = []): Costs | undefined {
+  const costs: Record<string, number> = {};
+  for (const [i, part] of text.split(';').entries()) {
+    const [, name = CREDITS, amount] = COST_PART.exec(part.trim()) ?? [];
+    if (amount === undefined || Number(amount) > CREDITS_MAX || Object.hasOwn(costs, name)) return undefined;
+    if (name === CREDITS ? i > 0 || part.includes('=') : !names.includes(name)) return undefined;
+    costs[name] = Number(amount);
+  }
+  return costs;
+}
 
 /** Passes on the requests that a key allows. */
 class Forwarder {
@@ -284,32 +338,34 @@ class Forwarder {
     body: Body,
     events: RequestEvents,
   ): Promise<void> {
-    const { hold } = outgoing;
-    let cost: number | undefined;
-    let isSaid = false;
+    const { hold, reserved } = outgoing;
+    let costs: Costs = {};
+    let isInvalid = false;
     const take = (text: string) => {
-      isSaid = true;
-      if (/^\d{1,13}$/.test(text) && Number(text) <= CREDITS_MAX) cost = Number(text);
+      const read = costsIn(text, outgoing.question?.hold?.names);
+      if (read) costs = read;
       else this.#noteInvalid(outgoing, text);
+      isInvalid ||= read === undefined;
     };
     try {
       const isWhole = await this.#pass(outgoing, identity, response, body, events, take);
-      if (isWhole && !isSaid && outgoing.reserves) this.costFaults.missing++;
+      if (isWhole && !isInvalid && reserved.some((name) => !Object.hasOwn(costs, name)))
+        this.costFaults.missing++;
     } catch (error) {
       // The API never saw it.
       if (error instanceof UpstreamError && (error.fault === 'busy' || error.fault === 'unreachable'))
-        cost = 0;
+        costs = Object.fromEntries(reserved.map((name) => [name, 0]));
       throw error instanceof UpstreamError ? gatewayError(error) : error;
     } finally {
-      if (hold) void this.#release(hold, cost);
+      if (hold) void this.#release(hold, costs);
     }
   }
 
-  async #release({ id }: Hold, cost: number | undefined): Promise<void> {
-    const release = async (credits?: number) =>
-      this.#options.holds?.release(id, credits === undefined ? {} : { credits });
+  async #release({ id }: Hold, costs: Costs): Promise<void> {
+    const release = async (all?: Costs) => this.#options.holds?.release(id, all);
     try {
-      if ((await release(cost))?.short !== undefined) this.costFaults.short++;
+      const { short, ratelimits = [] } = (await release(costs)) ?? {};
+      if ([short, ...ratelimits.map((limit) => limit.short)].some(Boolean)) this.costFaults.short++;
     } catch {
       // Without an answer about a cost above the reservation, this charges the reservation, unless its time was over.
       await release().catch(() => undefined);
@@ -322,7 +378,7 @@ class Forwarder {
     this.#warning.tell((unsaid) =>
       this.#options.log.warn(
         { keyId: entry?.keyId, requestId, value: text.slice(0, 64), unsaid },
-        `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}; ignored`,
+        `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}, or have the form 12; tokens=1234 with names in PROXY_RESERVE_LIMITS; ignored`,
       ),
     );
   }
@@ -368,7 +424,7 @@ class Forwarder {
         tunnelIdleMs,
         // Requests without a key share one holder.
         keyId: entry?.keyId ?? '',
-        cost: { take, isAwaited: outgoing.reserves },
+        cost: { take, isAwaited: outgoing.reserved.length > 0 },
       });
     } finally {
       if (place !== undefined) this.#rechecker.end(place);
@@ -435,7 +491,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
         question: 'key' in question ? question : undefined,
         entry: 'entry' in outcome ? outcome.entry : undefined,
         hold: 'hold' in outcome ? outcome.hold : undefined,
-        reserves: reserves(outcome),
+        reserved: reservedBy(outcome, 'key' in question ? question : undefined),
         allowances: answer.allowances,
         method,
         target,
@@ -461,9 +517,15 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
   };
 }
 
-/** Returns true if an accepted request has reserved credits. */
-const reserves = (outcome: AuthzOutcome): boolean =>
-  'hold' in outcome && outcome.hold !== undefined && outcome.spending?.remaining !== undefined;
+const NO_NAMES: readonly string[] = [];
+
+/** Returns the names of what an accepted request has reserved. */
+function reservedBy(outcome: AuthzOutcome, question: Pick<Question, 'hold'> | undefined): readonly string[] {
+  if (!('hold' in outcome) || outcome.hold === undefined) return NO_NAMES;
+  const { remaining, limits = [] } = outcome.spending ?? {};
+  const names = question?.hold?.names?.filter((name) => limits.some(({ limit }) => limit.name === name));
+  return [...(remaining === undefined ? [] : [CREDITS]), ...(names ?? [])];
+}
 
 /** Returns the handler of requests from the fast lane. */
 function laneHandler(
@@ -493,7 +555,7 @@ function laneHandler(
         question,
         entry: verdict.entry,
         hold: verdict.hold,
-        reserves: reserves(verdict),
+        reserved: reservedBy(verdict, question),
         allowances: verdict.spending && allowancesOf(verdict.spending),
         address,
         requestId,

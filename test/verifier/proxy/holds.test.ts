@@ -31,6 +31,7 @@ beforeAll(async () => {
   for (const FAST_LANE of ['true', 'false'])
     await fleet.addVerifier({
       ...{ UPSTREAM_URL, FAST_LANE, PROXY_PORT: '0', PROXY_RESERVE_CREDITS: '50', LOOKUP_WAIT_MS: '5000' },
+      PROXY_RESERVE_LIMITS: 'tokens=400',
     });
 });
 afterAll(async () => {
@@ -83,6 +84,41 @@ describe.each([
     expect(fleet.logged.filter((line) => line.includes('"value":"-1"'))).toHaveLength(i + 1);
     expect(fleet.logged.join()).not.toContain('"value":"1.5"');
     expect(await passes('/a?cost=7', (await create({})).key)).toEqual([200, null, 'ok']);
+  });
+
+  test('settles a rate limit with what the API says', async () => {
+    const ratelimits = [{ name: 'tokens', limit: 1000, duration: 86_400_000 }];
+    const { key } = await create({ remaining: 500, ratelimits });
+    const left = async () => {
+      const question = { key, remaining: { cost: 0 }, ratelimits: [{ name: 'tokens', cost: 0 }] };
+      const { body } = await fleet.post(`${fleet.verifiers[i]?.address}/v1/keys.verifyKey`, question);
+      return [body.remaining, body.ratelimits[0].remaining];
+    };
+    const faults = async () => {
+      const { body } = await fleet.get(`${fleet.verifiers[i]?.adminAddress}/metrics`);
+      return ['invalid', 'missing'].map((fault) =>
+        Number(new RegExp(`cost_faults_total{fault="${fault}"} (\\d+)`).exec(String(body))?.[1] ?? 0),
+      );
+    };
+    const before = await faults();
+    let [credits, tokens] = [500, 1000];
+    for (const [cost, ofCredits, ofTokens] of [
+      ['12; tokens=100', 12, 100],
+      ['tokens=1', 50, 1],
+      ['3', 3, 400],
+      ['3; tokenz=1', 50, 400],
+    ] as const) {
+      expect(await passes(`/a?cost=${encodeURIComponent(cost)}`, key)).toEqual([200, null, 'ok']);
+      [credits, tokens] = [credits - ofCredits, tokens - ofTokens];
+      await eventually(async () => String(await left()) === `${credits},${tokens}`);
+    }
+    // 99 are left.
+    const refused = await get('/a', key);
+    expect([refused.status, await refused.json()]).toMatchObject([429, { code: 'RATE_LIMITED' }]);
+    const [invalid = 0, missing = 0] = before;
+    await eventually(async () => String(await faults()) === `${invalid + 1},${missing + 2}`);
+    // A key without the limit pays nothing of it.
+    expect(await passes('/a?cost=tokens%3D7', (await create({})).key)).toEqual([200, null, 'ok']);
   });
 
   test('takes a place until a cut', async () => {
