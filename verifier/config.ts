@@ -1,4 +1,4 @@
-import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
+import { type ConfigOf, choice, flag, host, httpUrl, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { tokenSettings } from '#shared/process/token-keys.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
@@ -39,6 +39,9 @@ export const settings = {
   ...anonymousSettings,
   AUTHZ_META: flag(false).help(
     "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",
+  ),
+  RESOURCE_METADATA_URL: httpUrl().help(
+    "URL of the metadata of your API as a protected resource (RFC 9728). Each 401 to a gateway's client, or in proxy mode, names it in `WWW-Authenticate`, as clients of MCP expect",
   ),
   CORS_PREFLIGHT: choice(['deny', 'allow'], 'deny').help(
     "`allow` is for APIs that web pages of other origins call: CORS preflight requests pass, and any page may read that a key is missing or unknown, or the refusal of a key without `allowedOrigins`. Use it only if the gateway itself sets the header with the client's method",

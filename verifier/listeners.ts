@@ -147,6 +147,7 @@ const authzSettings = (config: Config, clock: Clock, log: Pick<Logger, 'error'>)
   wrongQuestions: new WrongQuestions(log, clock),
   sources: config.CREDENTIAL_SOURCES,
   withMeta: config.AUTHZ_META,
+  resourceMetadata: config.RESOURCE_METADATA_URL?.href,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',
   clientIps: new ClientIps(config.CLIENT_IP_HEADER, config.TRUSTED_PROXIES),
   anonymousLimit: config.ANONYMOUS_LIMIT && new AnonymousLimit(config.ANONYMOUS_LIMIT, clock),

@@ -46,6 +46,12 @@ export const ENVIRONMENT = {
   PYTHONDONTWRITEBYTECODE: '1',
 };
 
+/** The same for libraries of tokens and of MCP, whose dependencies are other versions. */
+export const TOKEN_LIBRARIES = {
+  ...ENVIRONMENT,
+  PYTHONPATH: [`${PYTHON_PACKAGES}-tokens`, process.env['PYTHONPATH']].filter(Boolean).join(':'),
+};
+
 /** As `ENVIRONMENT`, where no speed is measured: Java starts quickly, without its second compiler and threads that collect. */
 export const QUICKLY_STARTED = {
   ...ENVIRONMENT,

@@ -1,13 +1,13 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
-import { ENVIRONMENT } from '../../bench/clients/programs.ts';
+import { TOKEN_LIBRARIES } from '../../bench/clients/programs.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
 
 const isMissing =
-  spawnSync('python3', ['-c', 'import jwt, cryptography'], { env: ENVIRONMENT, stdio: 'ignore' }).status !==
-  0;
+  spawnSync('python3', ['-c', 'import jwt, cryptography'], { env: TOKEN_LIBRARIES, stdio: 'ignore' })
+    .status !== 0;
 
 const CHECK = `
 import json, sys, jwt
@@ -17,7 +17,7 @@ print(json.dumps(jwt.decode(token, key, algorithms=['EdDSA'], audience=audience,
 `;
 
 const python = async (...args: string[]) =>
-  (await promisify(execFile)('python3', ['-c', CHECK, ...args], { env: ENVIRONMENT })).stdout;
+  (await promisify(execFile)('python3', ['-c', CHECK, ...args], { env: TOKEN_LIBRARIES })).stdout;
 
 test.skipIf(isMissing)(`PyJWT verifies a token${lacking(isMissing ? ['python3 pyjwt'] : [])}`, async () => {
   const fleet = await Fleet.start({

@@ -58,6 +58,7 @@ const SOURCES = {
   'python3 pycurl': { command: '.ci/run' },
   'python3 unkey.py': { command: '.ci/run' },
   'python3 pyjwt': { command: '.ci/run' },
+  'python3 mcp': { command: '.ci/run' },
   'python3 schemathesis': { command: '.ci/run' },
   "Java's libraries": { command: '.ci/run' },
   "Rust's libraries": { command: '.ci/run' },

@@ -40,6 +40,8 @@ export interface AnswerSettings {
   readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
+  /** URL of the resource's metadata (RFC 9728), which a challenge names; undefined = none. */
+  readonly resourceMetadata?: string | undefined;
 }
 
 /** The answers in the form that one kind of gateway understands. */
@@ -62,7 +64,7 @@ export interface GatewayAnswers {
 export function authzAnswer(
   outcome: AuthzOutcome,
   requestId: string,
-  { sources, withMeta }: AnswerSettings,
+  { sources, withMeta, resourceMetadata }: AnswerSettings,
   knows429 = true,
 ): AuthzAnswer {
   const { code } = outcome;
@@ -73,7 +75,8 @@ export function authzAnswer(
   }
   const [status, error, sentence] = REFUSALS[code];
   const detail = 'detail' in outcome ? outcome.detail : sentence;
-  const headers: HeaderLine[] = status === 401 ? [['WWW-Authenticate', challengeOf(sources, error)]] : [];
+  const headers: HeaderLine[] =
+    status === 401 ? [['WWW-Authenticate', challengeOf(sources, error, resourceMetadata)]] : [];
   if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
   headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
   const gatewayStatus = knows429 ? 429 : 403;
@@ -231,10 +234,16 @@ export const RETRY_AFTER_S = 60;
  * browsers read only the first, and then ask for a key. Where keys come in no scheme, a 401 needs one all the same (RFC
  * 9110 §15.5.2).
  */
-function challengeOf(sources: readonly CredentialSource[], error: string | undefined): string {
+function challengeOf(
+  sources: readonly CredentialSource[],
+  error: string | undefined,
+  resourceMetadata: string | undefined,
+): string {
+  const metadata = resourceMetadata === undefined ? '' : `, resource_metadata="${resourceMetadata}"`;
   const schemes = sources.includes('basic') ? ['Basic realm="api"'] : [];
-  if (sources.includes('bearer')) schemes.push(`Bearer realm="api"${error ? `, error="${error}"` : ''}`);
-  return schemes.length > 0 ? schemes.join(', ') : 'ApiKey realm="api"';
+  if (sources.includes('bearer'))
+    schemes.push(`Bearer realm="api"${error ? `, error="${error}"` : ''}${metadata}`);
+  return schemes.length > 0 ? schemes.join(', ') : `ApiKey realm="api"${metadata}`;
 }
 
 /** Status, error of RFC 6750 and the text for the client. */

@@ -15,8 +15,13 @@ export interface RouteGuardOptions<R = unknown> {
    * `apiIds`.
    */
   readonly apiId?: string;
-  /** Permissions that a key must have; a key that lacks one gets 403. Default: none. */
-  readonly permissions?: PermissionQuery;
+  /**
+   * Permissions that a key must have; a key that lacks one gets 403. Default: none. A function is called for each request that
+   * has a key; undefined = the request needs none.
+   */
+  readonly permissions?: PermissionQuery | ((request: R) => PermissionQuery | undefined);
+  /** URL of the API's metadata as a protected resource (RFC 9728), which each 401 names. Default: none. */
+  readonly resourceMetadata?: string;
   /**
    * The places where a client may put its key: those of CREDENTIAL_SOURCES, with headers of your own, whose whole
    * value is the key, and cookies. Default `['bearer', 'x-api-key']`. A request that uses one place twice, or has two

@@ -136,14 +136,14 @@ function guard<R>(
         const credential = credentialOf(rules.headers.read(rawHeaders), target, sources);
         if ('fault' in credential) {
           if (isOptional && credential.fault === 'KEY_MISSING') return undefined;
-          return refused(refusalOf({ code: credential.fault }, incoming, sources), rules, incoming);
+          return refused(refusalOf({ code: credential.fault }, incoming, rules), rules, incoming);
         }
         ({ key } = credential);
       }
       const payment = paymentOf(carrier, key);
       const question = questionOf(rules, clientIpOf, incoming, payment);
       const settle = (verdict: KeyVerdict | undefined) => {
-        const passage = passageOf(verdict, incoming, payment, sources);
+        const passage = passageOf(verdict, incoming, payment, rules);
         if (!('valid' in passage)) return refused(passage, rules, incoming);
         const { ending } = incoming;
         let holds = payment?.holds;
@@ -176,18 +176,20 @@ function questionOf<R>(
   incoming: IncomingRequest<R>,
   payment: Payment | undefined,
 ): QuestionOptions {
-  const { creditsOf, reserves, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
+  const { creditsOf, reserves, tagsOf, ratelimitsOf, permissionsOf, ownClientIpOf } = rules;
   const { request, rawHeaders, ending } = incoming;
   if (reserves && ending === undefined)
     throw new Error('check: needs the signal of the request where `reserve` is set');
   let options = rules.questionOptions;
-  if (creditsOf || tagsOf || ratelimitsOf) {
+  if (creditsOf || tagsOf || ratelimitsOf || permissionsOf) {
+    const permissions = permissionsOf?.(request);
     const credits = creditsOf && checkedCredits(reserves ? 'reserve' : 'cost', creditsOf(request));
     options = fixedOptions({
       ...options,
       ...(credits !== undefined &&
         (reserves ? { hold: { ...options.hold, credits } } : { remaining: { cost: credits } })),
       ...(tagsOf && { tags: checkedList('tags', tagsOf(request)) }),
+      ...(permissions !== undefined && { permissions }),
       ...(ratelimitsOf && { ratelimits: checkedList('ratelimits', ratelimitsOf(request)) }),
     });
   }
@@ -207,7 +209,7 @@ function passageOf(
   verdict: KeyVerdict | undefined,
   incoming: IncomingRequest<unknown>,
   payment: Payment | undefined,
-  sources: Rules<unknown>['sources'],
+  rules: Challenge,
 ): ValidKey | Refusal {
   try {
     if (verdict?.code === 'VALID' && verdict.valid === true)
@@ -216,7 +218,7 @@ function passageOf(
     const { code } = verdict;
     const status: number = Object.hasOwn(VERDICTS, code) ? VERDICTS[code].status : 200;
     const keyId = 'keyId' in verdict ? verdict.keyId : undefined;
-    return status === 200 ? unavailable(incoming) : refusalOf(outcomeOf(verdict), incoming, sources, keyId);
+    return status === 200 ? unavailable(incoming) : refusalOf(outcomeOf(verdict), incoming, rules, keyId);
   } catch {
     // Whatever it was, it was no verdict.
     return unavailable(incoming);
@@ -241,16 +243,23 @@ interface RefusedIncoming {
   readonly id: unknown;
 }
 
+/** The rules that the challenge of a refusal names. */
+type Challenge = Pick<Rules<unknown>, 'sources' | 'resourceMetadata'>;
+
 /** Returns the refusal that `/authz` would answer. */
 function refusalOf(
   outcome: AuthzOutcome & { readonly code: Exclude<RefusedCode, 'SERVICE_UNAVAILABLE'> },
   incoming: RefusedIncoming,
-  sources: Rules<unknown>['sources'],
+  { sources, resourceMetadata }: Challenge,
   keyId?: string,
 ): Refusal {
   const requestId = requestIdOf(incoming);
   const { code } = outcome;
-  const { status, headers, body } = authzAnswer(outcome, requestId, { sources, withMeta: false });
+  const { status, headers, body } = authzAnswer(outcome, requestId, {
+    sources,
+    resourceMetadata,
+    withMeta: false,
+  });
   const about = { status, code, requestId, ...(keyId === undefined ? {} : { keyId }) };
   return new Refusal(about, [...headers, ...everyAnswer(requestId)], body);
 }

@@ -11,7 +11,7 @@ import {
   SOURCES,
 } from '../../http/credentials.ts';
 import { isIdentityHeader } from '../../http/gateway-answer.ts';
-import type { AskedRateLimit, QuestionOptions } from '../key-verifier.ts';
+import type { AskedRateLimit, PermissionQuery, QuestionOptions } from '../key-verifier.ts';
 import {
   apiIdFault,
   fixedOptions,
@@ -133,6 +133,8 @@ export interface Rules<R> {
   readonly reserves: boolean;
   readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
   readonly tagsOf: ((request: R) => readonly string[]) | undefined;
+  readonly permissionsOf: ((request: R) => PermissionQuery | undefined) | undefined;
+  readonly resourceMetadata: string | undefined;
   /** Returns the client's address; undefined = the framework's own function does. */
   readonly ownClientIpOf: ((request: R) => string | undefined) | undefined;
   readonly isOptional: boolean;
@@ -149,6 +151,8 @@ export const DEFAULT_RULES: Rules<unknown> = {
   reserves: false,
   ratelimitsOf: undefined,
   tagsOf: undefined,
+  permissionsOf: undefined,
+  resourceMetadata: undefined,
   ownClientIpOf: undefined,
   isOptional: false,
   onRefused: undefined,
@@ -172,6 +176,8 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
     reserves: reserve !== undefined || (cost === undefined && byDefault.reserves),
     ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
     tagsOf: functionOf(options.tags, byDefault.tagsOf),
+    permissionsOf: functionOf(options.permissions, byDefault.permissionsOf),
+    resourceMetadata: options.resourceMetadata ?? byDefault.resourceMetadata,
     ownClientIpOf: options.clientIp ?? byDefault.ownClientIpOf,
     isOptional: options.optional ?? byDefault.isOptional,
     onRefused: options.onRefused ?? byDefault.onRefused,
@@ -181,7 +187,7 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
 
 /** Returns the function that computes an option for each request; undefined = a constant replaces it. */
 function functionOf<F extends (...parameters: never[]) => unknown>(
-  option: F | number | readonly unknown[] | undefined,
+  option: F | number | PermissionQuery | readonly unknown[] | undefined,
   byDefault: F | undefined,
 ): F | undefined {
   if (option === undefined) return byDefault;
@@ -192,7 +198,11 @@ function functionOf<F extends (...parameters: never[]) => unknown>(
 const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => string | undefined>> = {
   // An `apiId` that is present but undefined would accept the keys of any API.
   apiId: (value) => (value === ANY_API ? undefined : apiIdFault(value, 'apiId')),
-  permissions: (value) => permissionsFault(value, 'permissions'),
+  permissions: (value) => (typeof value === 'function' ? undefined : permissionsFault(value, 'permissions')),
+  resourceMetadata: (value) =>
+    typeof value === 'string' && /^https?:\/\/[^\s"\\]+$/.test(value)
+      ? undefined
+      : 'resourceMetadata: must be a URL that begins with https:// or http://',
   sources: (value) =>
     value === undefined || sourcesOf(value) !== undefined
       ? undefined
@@ -268,7 +278,7 @@ function fixedQuestion<R>(
     ...(remaining && reserve === undefined && { remaining }),
     hold: { ...holdWithout, ...(reserved !== undefined && { credits: reserved }) },
     ...apiOf(apiId ?? ownApiId),
-    ...(permissions === undefined ? {} : { permissions }),
+    ...(permissions === undefined || typeof permissions === 'function' ? {} : { permissions }),
     ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
     ...(Array.isArray(ratelimits) ? { ratelimits } : {}),
     ...(Array.isArray(tags) ? { tags } : {}),
