@@ -5,6 +5,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -117,6 +118,7 @@ describe('one container by deploy/small/README.md', () => {
   afterAll(async () => {
     for (const file of readdirSync(state).filter((name) => name.endsWith('.pid')))
       await run(`docker stop ${file.replace('.pid', '')}`);
+    rmSync(folder, { recursive: true, force: true });
   });
 
   const run = async (commands: string, more: NodeJS.ProcessEnv = {}) => {

@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys, SHARED_LOG } from '#shared/redis/redis-keys.ts';
@@ -138,6 +139,7 @@ describe('a role', () => {
       await patient.stop();
       await replica.stop();
       await primary.stop();
+      rmSync(directory, { recursive: true, force: true });
     }
   });
 
