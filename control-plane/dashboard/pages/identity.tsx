@@ -172,6 +172,7 @@ function BusiestKeys({ period, externalId }: { period: UsagePeriod; externalId: 
             columns={[
               {
                 title: 'Busiest keys',
+                grows: true,
                 narrow: 'first',
                 cell: ({ keyId }) => (
                   <a href={`#/keys/${keyId}`}>

@@ -4,7 +4,7 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { LENGTH_MS, usageField } from '../../../shared/protocol/records/usage.ts';
 import type { VerifierStatus as Verifier } from '../../../shared/protocol/records/verifier-status.ts';
-import { usageKey } from '../../../shared/redis/redis-keys.ts';
+import { apiUsageKey, usageKey } from '../../../shared/redis/redis-keys.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { VERDICTS } from '../../../shared/rules/verdict-codes.ts';
 import type { Fleet } from '../../harness/fleet.ts';
@@ -39,7 +39,7 @@ async function traffic(page: Page, keys: readonly { key: string }[], fleet: Flee
   return Number(/: (\d+) bars/.exec(label ?? '')?.[1] ?? 0) >= CHART_BARS;
 }
 
-const CHART_BARS = 8;
+const CHART_BARS = 36;
 
 onStage('the pictures of the README', (stage) => {
   test('the README shows it as it looks', async () => {
@@ -87,6 +87,18 @@ onStage('the pictures of the README', (stage) => {
           usageField('hour', hour - i, VERDICTS.DISABLED.usage.letter),
           String(expired),
         );
+      }
+      const minute = Math.floor(Date.now() / LENGTH_MS.minute);
+      for (let i = 1; i < 60; i++) {
+        const counts = {
+          VALID: Math.round(300 + 120 * Math.sin((minute - i) / 6) + 30 * Math.sin(i * i)),
+          DISABLED: i % 9 === 0 ? 20 + i : 0,
+        };
+        for (const [code, count] of Object.entries(counts)) {
+          const { letter } = VERDICTS[code as keyof typeof counts].usage;
+          const field = usageField('minute', minute - i, letter);
+          await stage.redis.command('HSET', apiUsageKey('orders'), field, String(count));
+        }
       }
       for (const colorScheme of ['light', 'dark'] as const) {
         const viewport = { width: 1100, height: 760 };
