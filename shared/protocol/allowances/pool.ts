@@ -113,7 +113,9 @@ export class Pool {
   /** True while Redis needs to hear nothing more from this pool. */
   get isSettled(): boolean {
     if (this.#turn || this.#demand.size > 0) return false;
-    return this.isWindow ? this.available === 0 : this.#settled;
+    // A threshold is passed once Redis has heard what was spent of a grant, and not held.
+    const isTold = this.isWindow && !this.window?.thresholds;
+    return isTold ? this.available === 0 : this.#settled;
   }
 
   /** True if what is here may be spent at this instant: otherwise a change that took it may be complete already. */
