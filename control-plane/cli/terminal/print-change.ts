@@ -45,6 +45,7 @@ export async function confirm(session: Session, action: string, yes: boolean): P
 /** Describes how far a change has come. */
 export function describe({
   state,
+  tokens,
   by,
   sequence,
   verifiers,
@@ -56,7 +57,11 @@ export function describe({
   if (state === 'pending') {
     const late = laggards ? ` Not confirmed by ${laggards.join(', ') || 'its replicas'}.` : '';
     const end = completeBy === undefined ? '' : ` Complete by ${time(completeBy)} at the latest.`;
-    const text = `pending, change ${sequence}: written, but some of ${verifiersText} may still answer from the earlier state.`;
+    const rest =
+      tokens === 'pending' && by
+        ? 'verifiers are complete, but a token from before may be valid.'
+        : `written, but some of ${verifiersText} may still answer from the earlier state.`;
+    const text = `pending, change ${sequence}: ${rest}`;
     return styleText('yellow', printable(`${text}${end}${late}`));
   }
   const reasons = {

@@ -225,7 +225,7 @@ export class ChangeWriter {
     sequence: number | undefined,
     isLatest = false,
   ): Promise<ChangeStatus | undefined> {
-    const { log, durable, limits, fence } = this.#options;
+    const { log, durable, limits, fence, clock } = this.#options;
     if (sequence === undefined) return undefined;
     if (sequence === 0)
       return { state: 'complete', sequence, durable: await durable(apiId), verifiers: 0, waitedMs: 0 };
@@ -239,8 +239,10 @@ export class ChangeWriter {
     const { age = '' } = logStatus;
     const restMs = age === '' ? 0 : fence.durationMs(logStatus.leaseMs) - Number(age);
     const tokens = restMs > 0 ? 'pending' : 'complete';
+    const isApplied = logStatus.laggards === 0 && replicated;
     return {
-      state: logStatus.laggards === 0 && replicated && restMs <= 0 ? 'complete' : 'pending',
+      state: isApplied && restMs <= 0 ? 'complete' : 'pending',
+      ...(isApplied && restMs > 0 ? { by: 'acks', completeBy: Math.ceil(clock.wallMs() + restMs) } : {}),
       ...(age === '' ? {} : { tokens }),
       sequence,
       durable: replicated && (await durable(apiId)),

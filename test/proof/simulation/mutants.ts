@@ -856,7 +856,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     breaks: 'Another control plane says complete while a token from before the change is valid. (I26)',
     seed: TOKEN_SEEDS,
     file: WRITER,
-    edits: [['replicated && restMs <= 0', 'replicated']],
+    edits: [['isApplied && restMs <= 0', 'isApplied']],
   },
   'a token outlives its lease': {
     breaks: 'A token ends after the lease under which it was issued. (I26)',

@@ -1,5 +1,7 @@
 import { createRemoteJWKSet, jwtVerify } from 'jose';
+
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { describe } from '../../../control-plane/cli/terminal/print-change.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 const SECRET = 'a secret of tokens, long enough for all';
@@ -60,7 +62,11 @@ test('when a disable is complete, every token of the key has ended', async () =>
   expect((await issue(key)).status).toBe(401);
   const sequence = String(pending.propagation.sequence);
   const look = () => fleet.ok('keys.getPropagation', { keyId, sequence });
-  expect((await look()).propagation).toMatchObject({ state: 'pending', tokens: 'pending' });
+  const looked = (await look()).propagation;
+  expect(looked).toMatchObject({ state: 'pending', tokens: 'pending', by: 'acks' });
+  expect(describe(looked)).toContain(
+    'verifiers are complete, but a token from before may be valid. Complete by',
+  );
   const again = await fleet.ok('keys.updateKey', { keyId, enabled: false });
   expect(again.propagation).toMatchObject({ state: 'complete', tokens: 'complete', by: 'acks' });
   expect(await isValid(token)).toBe(false);
