@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
-import { type ConfigOf, flag, integer, list, secret } from '#shared/process/load-config.ts';
+import { type ConfigOf, flag, integer, list, secret, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { FollowerEvents } from '#shared/protocol/follower/follower.ts';
+import { RedisNearby } from '#shared/protocol/follower/nearby.ts';
 import { necessaryCommands } from '#shared/protocol/follower/rights.ts';
 import { RedisDirectory } from '#shared/protocol/follower/session.ts';
 import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
@@ -11,7 +12,7 @@ import { StatusReport } from '#shared/protocol/reports/status-report.ts';
 import { Usage } from '#shared/protocol/reports/usage-report.ts';
 import { WatchedApis } from '#shared/protocol/reports/watched-apis.ts';
 import { type RedisMeasures, RedisNodes } from '#shared/redis/redis.ts';
-import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import { parseAddresses, type RedisAddress, type RedisConfig } from '#shared/redis/redis-settings.ts';
 import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { uniqueTexts } from '#shared/rules/request-id.ts';
 import { Verifier, type VerifierLimits } from './core/verifier.ts';
@@ -71,13 +72,15 @@ export function createEngine(options: {
   const watched = new WatchedApis(nodes, clock);
   const usage =
     config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log, watched });
+  const nearby = config.REDIS_READ_URL.length > 0 ? new RedisNearby(config, clock, log) : undefined;
   const digests = foreignDigests.filter((kind) => config.FOREIGN_DIGESTS.includes(kind));
   const verifier = new Verifier({
-    directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
+    directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock, nearby),
     clock,
     newNonce: uniqueTexts(),
     limits: verifierLimits(config),
     apiIds,
+    region: config.REGION,
     foreignKeys: config.FOREIGN_KEYS,
     ...(digests.length > 0 ? { digestNames: digestNames(digests, config.FOREIGN_PEPPER) } : {}),
     usage,
@@ -91,6 +94,7 @@ export function createEngine(options: {
     log,
     usage,
     certificateEnds,
+    region: config.REGION,
     periodMs: config.STATUS_PERIOD_MS,
     settings: {
       ...{ foreignKeys: config.FOREIGN_KEYS, foreignDigests: digests, syncPeriodMs: config.SYNC_PERIOD_MS },
@@ -123,7 +127,9 @@ export function createEngine(options: {
       await Promise.all([verifier.stop(), usage?.stop(), refusals?.stop()]);
       await status.stop();
     },
-    close: () => nodes.close(),
+    async close() {
+      await Promise.all([nodes.close(), nearby?.close()]);
+    },
   };
 }
 
@@ -185,6 +191,12 @@ export const engineSettings = {
   LOOKUP_WAIT_MS: integer(1, 10_000, 'ms', 1000).help(
     'Maximum time that a request waits for a look-up. After that it gets 503. The first question about an API takes about 8 round trips to Redis, later ones one',
   ),
+  REDIS_READ_URL: secret('', 'redis:// or rediss:// URLs, comma-separated', parseReadAddresses).help(
+    'Replicas of Redis that are nearer than the primary. The verifier looks keys up there first, and asks the primary only for what a replica cannot tell. Without a user of its own, the URL uses that of REDIS_URL',
+  ),
+  REGION: text('', /^[a-z0-9-]{0,32}$/, 'at most 32 of a-z, 0-9 and -').help(
+    'Where the verifier runs. `keyfence fleet` tells it, and the name of a verifier for which a change waits',
+  ),
   SYNC_PERIOD_MS: integer(50, 60_000, 'ms', 1000).help(
     'Period (±10 %) after which the verifier asks Redis for the changes of each API that it follows. If messages are lost, changes arrive this much later. Set it well below LEASE_MS of the control plane',
   ),
@@ -206,15 +218,27 @@ export const engineSettings = {
   ),
 };
 
+/** Returns the addresses of a text that may be empty. */
+function parseReadAddresses(text: string): readonly RedisAddress[] {
+  return text === '' ? [] : parseAddresses(text);
+}
+
 /** Returns the faults of these settings that do not fit together. */
 export function engineFaults({
   FOREIGN_KEYS,
   FOREIGN_DIGESTS,
   FOREIGN_PEPPER,
-}: Pick<ConfigOf<typeof engineSettings>, `FOREIGN_${'KEYS' | 'DIGESTS' | 'PEPPER'}`>): string[] {
+  REDIS_READ_URL,
+  REDIS_URL,
+}: Pick<
+  EngineConfig,
+  `FOREIGN_${'KEYS' | 'DIGESTS' | 'PEPPER'}` | 'REDIS_READ_URL' | 'REDIS_URL'
+>): string[] {
+  const hasOtherDatabase = REDIS_READ_URL.some(({ database }) => database !== REDIS_URL[0]?.database);
   const hasHmac = FOREIGN_DIGESTS.includes('hmacSha256');
   return [
     ...(FOREIGN_DIGESTS.length > 0 && !FOREIGN_KEYS ? ['FOREIGN_DIGESTS: needs FOREIGN_KEYS=true'] : []),
+    ...(hasOtherDatabase ? ['REDIS_READ_URL: must name the same database as REDIS_URL'] : []),
     ...(hasHmac && !FOREIGN_PEPPER ? ['FOREIGN_PEPPER: required for hmacSha256 in FOREIGN_DIGESTS'] : []),
     ...(FOREIGN_PEPPER && !hasHmac ? ['FOREIGN_PEPPER: needs hmacSha256 in FOREIGN_DIGESTS'] : []),
   ];

@@ -69,6 +69,13 @@ export const Verifier = Type.Object({
       description: 'Milliseconds by which its clock is ahead of that of Redis; 0 = not known yet.',
     }),
   ),
+  region: Type.Optional(Type.String({ maxLength: 32, description: 'Its REGION; absent if it has none.' })),
+  roundTripMs: Type.Optional(
+    Type.Number({
+      minimum: 0,
+      description: 'Duration of its latest report: about a round trip to Redis, ms.',
+    }),
+  ),
   certificateEnds: Type.Optional(Time('When its first certificate ends')),
   usage: Type.Optional(
     Type.Object(

@@ -58,7 +58,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     {
       followers: [],
       sharedLog: undefined,
-      counts: { fills: 0, malformed: 0, stale: 0, credits: creditCounts() },
+      counts: { fills: 0, nearby: 0, malformed: 0, stale: 0, credits: creditCounts() },
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,
       wrongAddresses: 0,

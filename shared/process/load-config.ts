@@ -181,9 +181,20 @@ export const host = (): SettingWithoutHelp<string> =>
     rule: 'host name or address',
   });
 
-/** Creates a setting with any text; required if it has no default. */
-export function text(byDefault: string | undefined): SettingWithoutHelp<string> {
-  return setting({ parse: (value) => value, default: byDefault, rule: 'text' });
+/** Creates a setting with a text, any text where there is no pattern; required if it has no default. */
+export function text(
+  byDefault: string | undefined,
+  pattern = /^/,
+  rule = 'text',
+): SettingWithoutHelp<string> {
+  return setting({
+    parse(value) {
+      if (!pattern.test(value)) throw new Error(`"${value}" is not allowed`);
+      return value;
+    },
+    default: byDefault,
+    rule,
+  });
 }
 
 /** Creates a setting with an http:// or https:// URL, which may have a path; unset = undefined. */

@@ -73,11 +73,14 @@ export function troubleOf(error: unknown): string {
 export class ReachLog {
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #name: string;
   #logged: { trouble: string; atMs: number } | undefined;
 
-  constructor(clock: Clock, log: Logger) {
+  /** @param name name of the server in the log */
+  constructor(clock: Clock, log: Logger, name = 'Redis') {
     this.#clock = clock;
     this.#log = log;
+    this.#name = name;
   }
 
   /** The reason why Redis was out of reach at the last attempt; undefined = it was in reach. */
@@ -90,12 +93,12 @@ export class ReachLog {
     const atMs = this.#clock.monotonicMs();
     if (this.#logged?.trouble === trouble && atMs - this.#logged.atMs < REPEAT_MS) return;
     this.#logged = { trouble, atMs };
-    this.#log.warn(`Redis is out of reach: ${trouble}`);
+    this.#log.warn(`${this.#name} is out of reach: ${trouble}`);
   }
 
   reached(): void {
     if (this.#logged === undefined) return;
     this.#logged = undefined;
-    this.#log.info('Redis is in reach again');
+    this.#log.info(`${this.#name} is in reach again`);
   }
 }

@@ -98,7 +98,7 @@ const ENCODED =
   'in user and password write % as %25, @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, comma as %2C';
 
 /** Throws a sentence for each fault, which repeats nothing of the text, because any part may be the password's. */
-function parseAddresses(text: string): readonly RedisAddress[] {
+export function parseAddresses(text: string): readonly RedisAddress[] {
   const addresses = text.split(',').map((part) => parseAddress(part.trim()));
   const [first] = addresses as [RedisAddress];
   for (const name of ['username', 'password', 'database', 'hasTls', 'path'] as const)

@@ -24,6 +24,8 @@ interface Demands {
   readonly commands: readonly string[];
   /** Called with the reason if Redis is unfit, unless it was fit before. */
   readonly onUnfit?: ((reason: string) => void) | undefined;
+  /** Name of the replica from which the process only reads; undefined = it needs the primary. */
+  readonly replica?: string;
 }
 
 /** Measures of Redis, as this process last took them. */
@@ -75,7 +77,7 @@ export class RedisNodes {
     this.#seeds = config.REDIS_URL.map(({ host, port }) => ({ host, port }));
     this.#clock = clock;
     this.#log = log;
-    this.#reach = new ReachLog(clock, log);
+    this.#reach = new ReachLog(clock, log, demands.replica && `The replica ${demands.replica}`);
     this.#deadlines = new Deadlines(clock, config.REDIS_COMMAND_TIMEOUT_MS, cut);
   }
 
@@ -159,7 +161,7 @@ export class RedisNodes {
       forget();
       throw this.#failed(id, error);
     }
-    const redis = new Redis({ ...options, ...node });
+    const redis = new Redis({ ...options, ...node, readOnly: this.#demands.replica !== undefined });
     let lastError: unknown;
     redis.on('error', (error: Error) => {
       lastError = error;

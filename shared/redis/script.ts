@@ -56,6 +56,15 @@ export class Script {
     });
   }
 
+  /** Runs the script as `run` does, at a server that may be a replica. The script is flagged `no-writes`. */
+  async runReadOnly(redis: Redis, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    const rest = [keys.length, ...keys, ...args];
+    return redis.call('EVALSHA_RO', this.#sha, ...rest).catch((error: Error) => {
+      if (!error.message.startsWith('NOSCRIPT')) throw error;
+      return redis.call('EVAL_RO', this.lua, ...rest);
+    });
+  }
+
   /**
    * Runs the script, and then waits until `replicas` replicas have its writes. Use a separate connection,
    * because WAIT blocks it.

@@ -6,9 +6,9 @@ import {
   type FollowersLimits,
   type FollowersOptions,
 } from '#shared/protocol/follower/followers.ts';
-import { type Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
+import { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
-import type { Directory, Pointer } from '#shared/protocol/follower/source.ts';
+import type { Directory, Nearby, Pointer } from '#shared/protocol/follower/source.ts';
 import type { VerdictCounter } from '#shared/protocol/reports/port.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
@@ -82,7 +82,7 @@ export class Verifier implements VerdictSource {
   /** The accepted questions whose work has not ended. */
   readonly holds: Holds;
   /** Counts since the start, for metrics. */
-  readonly counts = { fills: 0, malformed: 0, stale: 0, credits: creditCounts() };
+  readonly counts = { fills: 0, nearby: 0, malformed: 0, stale: 0, credits: creditCounts() };
 
   constructor(options: VerifierOptions) {
     const { limits, clock } = options;
@@ -250,7 +250,10 @@ export class Verifier implements VerdictSource {
       // Runs beside the look-up. `learn` below reads anything that is still missing.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        const result = await this.#lookUpOnce(digests);
+        const { nearby } = this.#directory;
+        const found = nearby && (await this.#lookUpNearby(nearby, digests));
+        if (found) this.counts.nearby++;
+        const result = found ?? (await this.#lookUpOnce(digests));
         if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
         await this.#sharedLog.learn(result, result.links);
         // No change would reach an entry that has left memory since, so the key is looked up again.
@@ -261,6 +264,20 @@ export class Verifier implements VerdictSource {
     } finally {
       this.#slots.release();
     }
+  }
+
+  /** Looks a key up at a replica nearby, if its API is followed already; undefined = the primary must be asked. */
+  async #lookUpNearby(nearby: Nearby, digests: readonly string[]): Promise<Entry | undefined> {
+    const [secretHash = '', ...others] = digests.map(secretHashFrom);
+    const { likely } = this.#followers;
+    const found =
+      likely && nearby.findsKeys && others.length === 0
+        ? await likely.readNearby({ secretHash })
+        : await nearby.lookUp(secretHash, ...others);
+    if (found === undefined || found instanceof Entry) return found;
+    const follower = this.#followers.present(found.apiId);
+    if (follower) this.#followers.likely = follower;
+    return follower?.readNearby({ keyId: found.keyId });
   }
 
   async #lookUpOnce(digests: readonly string[]): Promise<Entry | Verdict> {

@@ -336,6 +336,10 @@ export interface VerifierOptions {
   readonly apiIds?: readonly string[];
   readonly cacheKeysMax?: number;
   readonly lookupWaitMs?: number;
+  /** Replicas of Redis that are nearer than the primary, as URLs separated by commas. */
+  readonly redisReadUrl?: string;
+  /** Where this application runs, as the fleet's list tells it. */
+  readonly region?: string;
   readonly syncPeriodMs?: number;
   readonly foreignKeys?: boolean;
   readonly foreignDigests?: readonly ('sha512' | 'sha1' | 'hmacSha256')[];

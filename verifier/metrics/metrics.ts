@@ -214,6 +214,9 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
   count('keyfence_lookups_total', () => counts.fills).help(
     'Look-ups. One serves all requests that wait for the key.',
   );
+  count('keyfence_lookups_nearby_total', () => counts.nearby).help(
+    'Look-ups that a replica of REDIS_READ_URL answered, so that the primary had nothing to do.',
+  );
   count('keyfence_malformed_keys_total', () => counts.malformed).help(
     'Keys refused without a look-up, because their checksum was wrong.',
   );

@@ -23,6 +23,8 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
   return table(verifiers, {
     verifier: ({ id }) => id,
     host: ({ host }) => host,
+    region: ({ region }) => region,
+    'to Redis': ({ roundTripMs }) => (roundTripMs === undefined ? undefined : `${roundTripMs} ms`),
     version: ({ version }) => version,
     protocol: ({ protocol = 1 }) => protocol,
     up: ({ startedAt }) => age(nowMs - startedAt),

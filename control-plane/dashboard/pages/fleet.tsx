@@ -50,11 +50,13 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
         {
           title: 'Verifier',
           narrow: 'first',
-          cell: ({ host, id, version, protocol = 1 }) => (
+          cell: ({ host, id, version, protocol = 1, region, roundTripMs }) => (
             <>
               {host} <code>{id.slice(-6)}</code>{' '}
               <small>
+                {region && `${region}, `}
                 {version}, protocol {protocol}
+                {roundTripMs !== undefined && `, ${roundTripMs} ms to Redis`}
               </small>
             </>
           ),

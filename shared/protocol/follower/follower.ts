@@ -55,7 +55,7 @@ export interface FollowerEvents {
 /** Dependencies and limits of a follower. */
 interface FollowerOptions {
   apiId: string;
-  directory: Pick<Directory, 'open' | 'exchange'>;
+  directory: Pick<Directory, 'open' | 'exchange' | 'nearby'>;
   cache: Memory;
   clock: Clock;
   /** Returns a new unguessable text at each call, for member names and nonces. */
@@ -65,6 +65,8 @@ interface FollowerOptions {
   limits: FollowerLimits;
   events: FollowerEvents;
   creditCounts: CreditCounts;
+  /** Part of its names, so that whoever waits for it sees where it is. */
+  region?: string | undefined;
 }
 
 /** The key that a SYNC reads. */
@@ -100,7 +102,7 @@ const RECONNECT_MAX_MS = 2000;
  */
 export class Follower {
   readonly apiId: string;
-  readonly #directory: Pick<Directory, 'open' | 'exchange'>;
+  readonly #directory: Pick<Directory, 'open' | 'exchange' | 'nearby'>;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
   readonly #random: () => number;
@@ -115,6 +117,7 @@ export class Follower {
   #loop: Promise<void> | undefined;
   readonly #waker = new Waker();
   readonly #log: AppliedLog;
+  readonly #region: string | undefined;
 
   constructor(options: FollowerOptions) {
     this.apiId = options.apiId;
@@ -124,6 +127,7 @@ export class Follower {
     this.#random = options.random;
     this.#limits = options.limits;
     this.#events = options.events;
+    this.#region = options.region;
     this.#log = new AppliedLog(options, () => this.#waker.wake(), this.#stop.signal);
   }
 
@@ -267,6 +271,34 @@ export class Follower {
     throw unavailable('the key changes faster than it can be read');
   }
 
+  /** True if there is a replica nearby. */
+  get readsNearby(): boolean {
+    return this.#directory.nearby !== undefined;
+  }
+
+  /**
+   * Reads a key's record at a replica nearby, caches and returns it; undefined = the primary must be asked. The follower could have
+   * cached the same record before, at its present position, so neither this position nor the lease changes. Never rejects.
+   */
+  async readNearby(reference: { readonly keyId: string }): Promise<Entry | undefined>;
+  async readNearby(reference: KeyReference): Promise<Entry | Pointer | undefined>;
+  async readNearby(reference: KeyReference): Promise<Entry | Pointer | undefined> {
+    const { nearby } = this.#directory;
+    const { epoch, prefix, apiDeleted } = this.#log;
+    if (!nearby || !epoch?.lease.holds() || apiDeleted) return undefined;
+    const { position, hash, creations } = prefix;
+    const request = { position, hash, creations, nonce: this.#newNonce(), ...reference };
+    const reply = await nearby.read(this.apiId, request);
+    if (reply?.nonce !== request.nonce) return undefined;
+    if (reply.status === 'ELSEWHERE') return reply.pointer;
+    // A change that came meanwhile may be about this key.
+    if (reply.status !== 'SAME' || this.#log.epoch !== epoch || prefix.position !== position)
+      return undefined;
+    if (!epoch.lease.holds()) return undefined; // the primary may renew it
+    const keyId = reference.keyId ?? reply.pointer?.keyId;
+    return keyId === undefined ? undefined : this.#log.remember(epoch, keyId, reply.record);
+  }
+
   async #converse(onLive: () => void): Promise<void> {
     const session = await this.#directory.open(this.apiId);
     if (this.#stop.signal.aborted) return session.end('quietly');
@@ -311,7 +343,7 @@ export class Follower {
     const places = this.#log.heldPlaces;
     // Otherwise others would get the places of work that goes on.
     if (places.length === 0) void this.#former.leave(session, former);
-    const [nonce, member] = [this.#newNonce(), memberName(this.#newNonce())];
+    const [nonce, member] = [this.#newNonce(), memberName(this.#newNonce(), this.#region)];
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);

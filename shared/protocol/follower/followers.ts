@@ -20,6 +20,8 @@ export interface FollowersOptions {
   /** Returns a number from 0 to below 1, for jitter and backoff. */
   readonly random?: () => number;
   readonly limits: FollowersLimits;
+  /** Where this process runs; '' or undefined = it does not say. */
+  readonly region?: string;
   /** Empty = all. */
   readonly apiIds: readonly string[];
   readonly events: (apiId: string) => FollowerEvents;
@@ -70,6 +72,11 @@ export class Followers {
     return this.#apiIds.size === 0 || this.#apiIds.has(apiId);
   }
 
+  /** Returns the follower of an API that is followed already. */
+  present(apiId: string): Follower | undefined {
+    return this.#all.get(apiId)?.follower;
+  }
+
   /**
    * Returns the follower of an API; starts it if necessary. Throws SERVICE_UNAVAILABLE if there are too many.
    */
@@ -90,9 +97,9 @@ export class Followers {
    */
   begin(apiId: string, memory: Memory): Follower {
     if (this.#isStopped) throw unavailable('shutting down');
-    const { directory, clock, newNonce, random = Math.random, limits, events } = this.#options;
+    const { directory, clock, newNonce, random = Math.random, limits, region, events } = this.#options;
     const follower = new Follower({
-      ...{ apiId, directory, cache: memory, clock, newNonce, random, limits },
+      ...{ apiId, directory, cache: memory, clock, newNonce, random, limits, region },
       events: events(apiId),
       creditCounts: this.#creditCounts,
     });

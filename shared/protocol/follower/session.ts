@@ -18,7 +18,7 @@ import type { Change } from '../log/change.ts';
 import { LUA_FIELDS } from '../records/key-record.ts';
 import { PROTOCOL } from '../records/protocol.ts';
 import { PointerBatcher } from './pointers.ts';
-import type { Directory, Pointer, RegisterReply, Session, SyncReply, SyncRequest } from './source.ts';
+import type { Directory, Nearby, Pointer, RegisterReply, Session, SyncReply, SyncRequest } from './source.ts';
 
 const registerMember = command(
   asset('shared/protocol/follower/register.lua'),
@@ -62,9 +62,11 @@ export class RedisDirectory implements Directory {
   readonly #replicas: number;
   readonly #keys: PointerBatcher;
   readonly #lines = new WeakMap<Redis, SharedConnection>();
+  readonly nearby: Nearby | undefined;
 
   /** @param replicas number of replicas that must have a registration before it counts */
-  constructor(nodes: RedisNodes, replicas: number, clock: Clock) {
+  constructor(nodes: RedisNodes, replicas: number, clock: Clock, nearby?: Nearby) {
+    this.nearby = nearby;
     this.#nodes = nodes;
     this.#replicas = replicas;
     this.#keys = new PointerBatcher(nodes, clock);

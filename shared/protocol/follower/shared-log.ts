@@ -115,9 +115,14 @@ export class SharedLog {
   #read(follower: Follower, id: string): Promise<unknown> {
     const present = this.#reads.get(id);
     if (present !== undefined) return present;
-    const read = follower.fill({ keyId: id }).finally(() => this.#reads.delete(id));
+    const read = this.#readOnce(follower, id).finally(() => this.#reads.delete(id));
     this.#reads.set(id, read);
     return read;
+  }
+
+  #readOnce(follower: Follower, keyId: string): Promise<unknown> {
+    if (!follower.readsNearby) return follower.fill({ keyId });
+    return follower.readNearby({ keyId }).then((record) => record ?? follower.fill({ keyId }));
   }
 
   #make(entry: Entry, links: Links): JoinOf | undefined {

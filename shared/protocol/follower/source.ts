@@ -64,6 +64,35 @@ export interface SyncReply {
   readonly pointer?: Pointer | undefined;
 }
 
+/** The content of a request to a replica nearby, as in SYNC. */
+export type NearbyRequest = Omit<SyncRequest, 'member'>;
+
+/** The reply of a replica nearby. */
+export interface NearbyReply {
+  readonly nonce: string;
+  /**
+   * SAME: the record is as the follower could have read it from the primary at its position. ELSEWHERE: here the secret leads to no
+   * key of this API. OTHER: this replica cannot tell.
+   */
+  readonly status: 'SAME' | 'ELSEWHERE' | 'OTHER';
+  /** As in SyncReply; only if SAME. */
+  readonly record: readonly string[];
+  /** The place of the secret's key here, which only leads; undefined = there is none. */
+  readonly pointer?: Pointer;
+}
+
+/**
+ * Replicas that are nearer than the primary. They may be late, or have another history: nothing that they lack counts, and they
+ * grant nothing. Its methods never reject; undefined = no replica can tell.
+ */
+export interface Nearby {
+  /** True if `read` can find a key by its secret; false in a Redis Cluster. */
+  readonly findsKeys: boolean;
+  read(apiId: string, request: NearbyRequest): Promise<NearbyReply | undefined>;
+  /** As in Directory. */
+  lookUp(...secretHashes: readonly string[]): Promise<Pointer | undefined>;
+}
+
 /**
  * One conversation about one API with the Redis primary that has it. It is over when its connection ends;
  * pending replies then reject, and only a new session can continue. Every method rejects with
@@ -99,6 +128,8 @@ export interface Session {
 export interface Directory {
   /** Time since Redis last answered anything, milliseconds. */
   readonly silentMs: number;
+  /** undefined = every look-up goes to the primary. */
+  readonly nearby?: Nearby | undefined;
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
   /** Finds the key with this secret, the first of several; undefined = none. Rejects with SERVICE_UNAVAILABLE. */

@@ -18,6 +18,8 @@
 -- Or {'ELSEWHERE', nonce, pointer or nil} without a SYNC, if the secret belongs to no key of this API
 
 -- include lease.lua
+-- include history.lua
+-- include record.lua
 
 local record, pointer = place, nil
 if own then
@@ -45,27 +47,10 @@ if issues then
   reply[10] = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 end
 
-if mark ~= last then
-  local number, seen = string.match(mark, '^(%d+)%-(%x*)$')
-  if tonumber(number) > tonumber(string.match(last, '^%d+')) then return {'DIVERGED', nonce} end
-  if number ~= '0' then
-    local creation = redis.call('XRANGE', creations, number .. '-0', number .. '-0')[1]
-    if not creation then return {'TRIMMED', nonce} end
-    if creation[2][2] ~= seen then return {'DIVERGED', nonce} end
-  end
-end
-
+local fault = differs(s, h, last)
+if fault then return {fault, nonce} end
 local pos = tonumber(position)
-if pos ~= tonumber(s) or hash ~= h then
-  if pos >= tonumber(s) then return {'DIVERGED', nonce} end
-  if pos == 0 then
-    local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-    if not first or first[1] ~= '1-0' then return {'TRIMMED', nonce} end
-  else
-    local last = redis.call('XRANGE', log, position .. '-0', position .. '-0')[1]
-    if not last then return {'TRIMMED', nonce} end
-    if last[2][2] ~= hash then return {'DIVERGED', nonce} end
-  end
+if pos < tonumber(s) then
   local entries, size = reply[8], 0
   for _, entry in ipairs(redis.call('XRANGE', log, string.format('%.0f-0', pos + 1), '+', 'COUNT', most)) do
     local f = entry[2]
@@ -84,15 +69,5 @@ local acknowledged = math.max(math.floor(score), pos)
 if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end
 if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%.1f', acknowledged), member) end
 
-if record then
-  local f = redis.call('HMGET', record, 'M', 'p', 'i', 'q', 'W', unpack(FIELDS))
-  local apart, secretHash, number, pool, first = unpack(f, 1, 5)
-  local values = {unpack(f, 6)}
-  if secretHash then
-    if apart then values[AT.m] = redis.call('GET', long) end
-    local named = (pool or first) and secretHash .. ' ' .. (pool or '') .. ' ' .. (first or '') or secretHash
-    reply[9] = {named, number or '0'}
-    for i = 1, #FIELDS do reply[9][i + 2] = values[i] or '' end
-  end
-end
+if record then reply[9] = recordAt(record, long) end
 return reply

@@ -27,5 +27,9 @@ export function protocolFor(
   return isNew ? 2 : 1;
 }
 
-/** Returns the name under which a verifier registers. The scripts read the protocol from it. */
-export const memberName = (text: string): string => `${PROTOCOL}.${text}`;
+/**
+ * Returns the name under which a verifier registers, which also tells its region, if it has one. The scripts read the protocol
+ * from it.
+ */
+export const memberName = (text: string, region = ''): string =>
+  `${PROTOCOL}.${region && `${region}.`}${text}`;

@@ -45,6 +45,8 @@ interface StatusOptions {
   readonly settings: NonNullable<VerifierStatus['settings']>;
   /** Returns when the first certificate of the listeners ends, Unix milliseconds; undefined = they have none. */
   readonly certificateEnds: () => number | undefined;
+  /** '' = none. */
+  readonly region: string;
   /** undefined = no usage is counted. */
   readonly usage: Pick<Usage, 'extent'> | undefined;
 }
@@ -59,6 +61,7 @@ export class StatusReport {
   #reportedLossMs: number | undefined;
   /** Time by which this process's clock was ahead of that of Redis at the last report, milliseconds; 0 = not known. */
   clockOffMs = 0;
+  #roundTripMs: number | undefined;
 
   constructor(options: StatusOptions) {
     this.#options = options;
@@ -98,12 +101,14 @@ export class StatusReport {
     const { clock, nodes } = this.#options;
     const [askedAt, askedAtMs] = [clock.wallMs(), clock.monotonicMs()];
     const timeMs = await nodes.run(verifierIds, (redis) => send(redis, run));
-    this.clockOffMs = clockOffMs(askedAt, clock.monotonicMs() - askedAtMs, timeMs) ?? this.clockOffMs;
+    const tookMs = clock.monotonicMs() - askedAtMs;
+    this.#roundTripMs = Math.round(tookMs * 10) / 10;
+    this.clockOffMs = clockOffMs(askedAt, tookMs, timeMs) ?? this.clockOffMs;
     this.#reportedLossMs = status.usage?.lostMs;
   }
 
   #status(): VerifierStatus {
-    const { verifier, usage } = this.#options;
+    const { verifier, usage, region } = this.#options;
     const { followers, cache, sharedLog } = verifier;
     const certificateEnds = this.#options.certificateEnds();
     const apis = followers
@@ -121,6 +126,8 @@ export class StatusReport {
       keysInMemory: cache.size,
       settings: this.#options.settings,
       clockOffMs: this.clockOffMs,
+      ...(region ? { region } : {}),
+      ...(this.#roundTripMs === undefined ? {} : { roundTripMs: this.#roundTripMs }),
       ...(certificateEnds === undefined ? {} : { certificateEnds }),
       ...(usage ? { usage: usage.extent } : {}),
       apis,

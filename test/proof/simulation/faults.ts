@@ -53,6 +53,7 @@ export class Faults {
     this.#world.network.onSubscribed = (machine, channel) => {
       if (!this.#stopped && this.#failingOver && random.chance(0.5)) this.#overwrite(machine, channel);
     };
+    if (plan.nearbyFaultMs !== undefined) this.#breakReaders(plan.nearbyFaultMs);
     for (const fault of plan.faults) {
       const periodMs = plan.faultPeriodMs * (SELDOM.includes(fault) ? 5 : 2);
       const next = () =>
@@ -60,6 +61,28 @@ export class Faults {
           if (this.#stopped) return;
           this.#world.note('fault', fault);
           this.#acts[fault]();
+          next();
+        });
+      next();
+    }
+  }
+
+  /** What happens to a replica that only verifiers read: it stalls, often for longer than a lease, or jumps back. */
+  #breakReaders(periodMs: number): void {
+    const { group, timeline, plan } = this.#world;
+    const [leaseMs = 0] = plan.leasesMs;
+    for (const reader of group.readers) {
+      let before = reader.state.clone();
+      const next = () =>
+        timeline.after(this.#chance.exponential(periodMs), () => {
+          if (this.#stopped) return;
+          const kind = this.#chance.pick(['stall', 'stall', 'mend', 'remember', 'jump back'] as const);
+          this.#world.note('reader', kind);
+          if (kind === 'remember') before = reader.state.clone();
+          else if (kind === 'jump back') group.jumpBack(reader, before.clone());
+          else group.stall(reader, kind === 'stall');
+          if (kind === 'stall' && this.#chance.chance(0.5))
+            timeline.after(this.#chance.exponential(leaseMs * 2), () => group.stall(reader, false));
           next();
         });
       next();
@@ -163,9 +186,14 @@ export class Faults {
 
   #stallReplica(): void {
     const { group, random } = this.#world;
-    const replica = random.pick(group.nodes.filter((node) => node !== group.primary));
+    const replica = random.pick(this.#replicas());
     group.stall(replica, true);
     this.#later(random.pick([20, 300]), () => group.stall(replica, false));
+  }
+
+  #replicas(): RedisNode[] {
+    const { nodes, readers, primary } = this.#world.group;
+    return nodes.filter((node) => node !== primary && !readers.includes(node));
   }
 
   /** The primary is cut off from its replicas for a moment, dies or goes on alone, and one of them takes over. */
@@ -173,7 +201,7 @@ export class Faults {
     const { group, random, timeline } = this.#world;
     if (this.#failingOver || !group.primary.up) return;
     this.#failingOver = true;
-    const replicas = group.nodes.filter((node) => node !== group.primary);
+    const replicas = this.#replicas();
     if (random.chance(0.7)) for (const replica of replicas) group.stall(replica, true);
     if (this.#chance.chance(0.3)) {
       timeline.after(this.#chance.exponential(50), () => this.#createOneSided(group.primary));
@@ -198,6 +226,7 @@ export class Faults {
     const { group, network, random, plan, timeline, verifiers, controlPlanes } = this.#world;
     const goesOn = random.chance(0.7);
     if (!goesOn) group.power(former, false);
+    for (const reader of group.readers) this.#leaveBehind(reader);
     group.promote(heir);
     former.refusesFromMs = timeline.nowMs + random.pick([random.next(), 0.999]) * plan.deposedMs;
     for (const { machine } of goesOn ? [...verifiers, ...controlPlanes] : []) {
@@ -215,6 +244,15 @@ export class Faults {
       else group.resync(former);
       if (random.chance(0.5)) former.closeClients();
     });
+  }
+
+  /** A replica that only verifiers read keeps, often for longer than a lease, what it had from the former primary. */
+  #leaveBehind(reader: RedisNode): void {
+    const { group, plan, timeline } = this.#world;
+    if (this.#chance.chance(0.5)) return;
+    const [leaseMs = 0] = plan.leasesMs;
+    group.stall(reader, true);
+    timeline.after(this.#chance.exponential(3 * leaseMs), () => group.stall(reader, false));
   }
 
   /** Keys are created where a failover will take them, or did take others; somebody asks for them at once. */

@@ -12,6 +12,7 @@ import {
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
+  NEARBY_SEEDS,
   REFILL_SEEDS,
   REROLL_SEEDS,
   ROLE_SEEDS,
@@ -60,6 +61,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    NEARBY_SEEDS,
     HELD_LIMIT_SEEDS,
     TOKEN_SEEDS,
     DELETION_SEEDS,

@@ -8,6 +8,7 @@ import {
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
+  NEARBY_SEEDS,
   REFILL_SEEDS,
   REROLL_SEEDS,
   ROLE_SEEDS,
@@ -33,12 +34,95 @@ const VERIFIER = 'shared/protocol/follower/follower.ts';
 const FENCE = 'shared/protocol/writer/fence.ts';
 const WRITER = 'shared/protocol/writer/writer.ts';
 const SYNC = 'shared/protocol/follower/sync.lua';
+const HISTORY = 'shared/protocol/follower/history.lua';
+const READ_NEARBY = 'shared/protocol/follower/read-nearby.lua';
 const EXCHANGE = 'shared/protocol/allowances/exchange.lua';
 const CREDITS = 'shared/protocol/log/credits.lua';
 const CHANGE = 'shared/protocol/log/change.lua';
 const FENCE_CHECK = 'shared/protocol/log/fence-check.lua';
 const POOL = 'shared/protocol/allowances/pool.ts';
 const PORTS = 'test/proof/simulation/ports.ts';
+
+/** Of look-ups at a replica. */
+const OF_NEARBY: Readonly<Record<string, Mutant>> = {
+  'late replica': {
+    breaks: 'A record counts although the replica lacks changes that the follower has. (I9)',
+    seed: NEARBY_SEEDS,
+    file: READ_NEARBY,
+    edits: [['refused or differs(', "refused or tonumber(position) <= tonumber(s or '0') and differs("]],
+  },
+  'later change at a replica': {
+    breaks: 'A record counts although the replica has a later change of it. (I9)',
+    seed: NEARBY_SEEDS,
+    file: READ_NEARBY,
+    edits: [["if entry[2][4] == keyId then return {'OTHER', nonce} end", '']],
+  },
+  'position of the request': {
+    breaks: 'A record from a replica counts although the follower has gone on since it asked. (I9)',
+    seed: NEARBY_SEEDS,
+    file: VERIFIER,
+    edits: [['epoch || prefix.position !== position)', 'epoch)']],
+  },
+  'another history at a replica': {
+    breaks: 'The replica compares the positions of the log, not the hashes. (I9)',
+    seed: NEARBY_SEEDS,
+    file: READ_NEARBY,
+    edits: [
+      [
+        "differs(s or '0', h or '', g or '0-')",
+        "tonumber(position) > tonumber(s or '0') or differs(position, hash, g or '0-')",
+      ],
+    ],
+  },
+  'any creation at a replica': {
+    breaks: 'A key from a replica counts although the follower has not seen its creation. (I11)',
+    seed: NEARBY_SEEDS,
+    file: READ_NEARBY,
+    edits: [["or tonumber(found[2]) > tonumber(string.match(mark, '^%d+'))", '']],
+  },
+  'creations at a replica only counted': {
+    breaks: 'A replica compares the numbers of creation marks, not their hashes. (I11)',
+    seed: NEARBY_SEEDS,
+    file: READ_NEARBY,
+    edits: [["differs(s or '0', h or '', g or '0-')", "differs(s or '0', h or '', mark)"]],
+  },
+  'lease from a replica': {
+    breaks: 'An answer of a replica extends the lease. (I8)',
+    seed: NEARBY_SEEDS,
+    file: VERIFIER,
+    edits: [
+      [
+        'if (!epoch.lease.holds()) return undefined; // the primary may renew it',
+        'epoch.lease.extend(instant(this.#clock), this.#log.leaseMs);',
+      ],
+    ],
+  },
+  'place of another reply': {
+    breaks: 'A look-up at a replica takes the place of a key from the reply to another request. (I9)',
+    seed: NEARBY_SEEDS + 54,
+    file: PORTS,
+    edits: [['return found?.name === pointer && found.place ?', 'return found?.place ?']],
+  },
+  'reply of a replica to another request': {
+    breaks: 'A follower takes the reply to another request from a replica. (I9)',
+    seed: NEARBY_SEEDS,
+    file: VERIFIER,
+    edits: [
+      ['if (reply?.nonce !== request.nonce) return undefined;', 'if (reply === undefined) return undefined;'],
+    ],
+  },
+  'what a replica lacks': {
+    breaks: 'A key that a replica does not have is taken for unknown. (I10)',
+    seed: NEARBY_SEEDS,
+    file: 'verifier/core/verifier.ts',
+    edits: [
+      [
+        'const result = found ??',
+        'if (found === undefined) return NOT_FOUND;\n        const result = found ??',
+      ],
+    ],
+  },
+};
 
 /** Of what all keys are told by. */
 const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
@@ -169,14 +253,14 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'creations not compared': {
     breaks: 'SYNC does not compare creation marks. (I11)',
     seed: 407,
-    file: SYNC,
+    file: HISTORY,
     edits: [['if mark ~= last then', 'if false then']],
   },
   'creations only counted': {
     breaks: 'SYNC compares the numbers of creation marks, not their hashes. (I11)',
     seed: 9018,
-    file: SYNC,
-    edits: [["if creation[2][2] ~= seen then return {'DIVERGED', nonce} end", '']],
+    file: HISTORY,
+    edits: [["if creation[2][2] ~= seen then return 'DIVERGED' end", '']],
   },
   'no digest of a long state': {
     breaks: 'An entry that is too long for the log has no hash of its content. (I4)',
@@ -919,6 +1003,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
 /** By what is left out of the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
+  ...OF_NEARBY,
   ...OF_CREDITS,
   ...OF_LIMITS,
   ...OF_REROLLS,

@@ -90,10 +90,9 @@ export class Network {
     return this.uninformed.get(machine) ?? this.group.primary;
   }
 
-  /** Opens a connection to the primary, as this machine knows it. */
-  connect(machine: Machine): Promise<Connection> {
+  /** Opens a connection, if no server is named to the primary, as this machine knows it. */
+  connect(machine: Machine, node = this.primaryFor(machine)): Promise<Connection> {
     const { promise, resolve, reject } = Promise.withResolvers<Connection>();
-    const node = this.primaryFor(machine);
     const connection = new Connection(this, machine, node);
     machine.after(CONNECT_TIMEOUT_MS, () => {
       if (!connection.accepted) connection.end();

@@ -56,6 +56,8 @@ export class RedisGroup {
   /** Number of replicas that must hold a write. */
   readonly replicas: number;
   primary: RedisNode;
+  /** Replicas that only verifiers read. Nobody waits for them, and none takes over. */
+  readonly readers: readonly RedisNode[];
   /** Replicas whose link to the primary is interrupted. */
   readonly stalled = new Set<RedisNode>();
   /** A change of the data at a server that leads, or thinks so; `apiId` names what it was about. */
@@ -72,8 +74,15 @@ export class RedisGroup {
   readonly #acknowledged = new Map<RedisNode, number>();
   #waiters: Waiter[] = [];
 
-  constructor(nodes: readonly RedisNode[], spare: RedisNode | undefined, timeline: Timeline, random: Random) {
-    this.nodes = spare ? [...nodes, spare] : nodes;
+  constructor(
+    nodes: readonly RedisNode[],
+    spare: RedisNode | undefined,
+    timeline: Timeline,
+    random: Random,
+    readers: readonly RedisNode[] = [],
+  ) {
+    this.readers = readers;
+    this.nodes = [...nodes, ...(spare ? [spare] : []), ...readers];
     this.#spare = spare;
     this.replicas = nodes.length - 1;
     this.primary = nodes[0] as RedisNode;
@@ -81,12 +90,21 @@ export class RedisGroup {
     this.#identify(this.primary);
     this.#timeline = timeline;
     this.#random = random;
-    for (const node of nodes) if (node !== this.primary) this.#acknowledged.set(node, 0);
+    for (const node of [...nodes, ...readers]) if (node !== this.primary) this.#acknowledged.set(node, 0);
   }
 
-  /** Runs a script at a server, atomically; of kind `read`, plain reading commands. Throws Refused. */
+  /**
+   * Runs a script at a server, atomically; of kind `read`, plain reading commands; of kind `nearby`, what a replica may run, too.
+   * Throws Refused.
+   */
   execute<T>(node: RedisNode, apiId: string, kind: string, step: Step<T>): T {
     if (kind === 'read') return step(node.state);
+    if (kind.endsWith('nearby')) {
+      node.state.takeEffects();
+      const reply = step(node.state);
+      if (node.state.takeEffects().length > 0) throw new Error('a replica was written to');
+      return reply;
+    }
     if (node.role === 'replica') throw new Refused('READONLY');
     if (this.#timeline.nowMs >= node.refusesFromMs) throw new Refused('NOREPLICAS');
     node.state.takeEffects(); // of the beginning, which all servers have
@@ -175,7 +193,15 @@ export class RedisGroup {
     });
   }
 
-  /** Tells whether a server could be promoted. */
+  /** A replica starts again over older data, as from a backup of its own, and has this until it has a copy of the primary's. */
+  jumpBack(replica: RedisNode, before: RedisState): void {
+    if (replica.role !== 'replica') return;
+    replica.closeClients();
+    replica.state = before;
+    this.resync(replica);
+  }
+
+  /** Tells whether a server has, but for what is on its way, the data of the primary. */
   follows(node: RedisNode): boolean {
     return node.up && node.role === 'replica' && this.#acknowledged.has(node);
   }
@@ -216,7 +242,8 @@ export class RedisGroup {
   }
 
   #confirmed(offset: number): number {
-    return [...this.#acknowledged.values()].filter((acknowledged) => acknowledged >= offset).length;
+    const counted = [...this.#acknowledged].filter(([node]) => !this.readers.includes(node));
+    return counted.filter(([, acknowledged]) => acknowledged >= offset).length;
   }
 
   #answerWaiters(): void {

@@ -100,7 +100,12 @@ export interface Plan {
   readonly deletesAgain?: number;
   /** Verifiers issue tokens, which are switched off and on. */
   readonly tokens?: { readonly atStart: boolean };
+  /** About the time after which something happens to the replica where verifiers look keys up; undefined = there is none. */
+  readonly nearbyFaultMs?: number;
 }
+
+/** Seeds from here on are of worlds in which verifiers look keys up at a replica nearby. */
+export const NEARBY_SEEDS = 200_000_000;
 
 /** Seeds from here on are of worlds in which work holds a part of a rate limit. */
 export const HELD_LIMIT_SEEDS = 140_000_000;
@@ -180,6 +185,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= NEARBY_SEEDS) return planWithNearby(seed);
   if (seed >= HELD_LIMIT_SEEDS) return planWithHeldLimits(seed);
   if (seed >= TOKEN_SEEDS) return planWithTokens(seed);
   if (seed >= DELETION_SEEDS) return { ...planOf(seed - DELETION_SEEDS), seed, deletesAgain: 0.3 };
@@ -203,6 +209,19 @@ export function planOf(seed: number): Plan {
   // One change may be one of many keys.
   const redis = { ...plan.redis, logEntries: Math.max(100, plan.redis.logEntries) };
   return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]), ...NO_TIES };
+}
+
+/** By turns: plain keys; keys that expire, roles and identities. Memory is small, so that keys are looked up again and again. */
+function planWithNearby(seed: number): Plan {
+  const random = new Random(seed);
+  const at = seed - NEARBY_SEEDS;
+  const plan = planOf(at % 3 === 2 ? at + IDENTITY_SEEDS : at);
+  return {
+    ...{ ...plan, seed },
+    nearbyFaultMs: random.pick([100, 300, 1000]),
+    keysPerApi: random.whole(2, 4),
+    limits: { ...plan.limits, cacheKeysMax: random.pick([1, 2, 100]) },
+  };
 }
 
 function planWithRefills(seed: number): Plan {

@@ -1,6 +1,9 @@
 import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import type {
   Directory,
+  Nearby,
+  NearbyReply,
+  NearbyRequest,
   Pointer,
   RegisterReply,
   Session,
@@ -22,6 +25,7 @@ import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../share
 import { unavailable } from '../../../shared/rules/errors.ts';
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
+import type { RedisNode } from './nodes.ts';
 import type { RedisState, Step } from './redis.ts';
 
 /** One process's connections, by what they are for. */
@@ -38,17 +42,18 @@ export class Lanes {
     this.#mayDesynchronise = mayDesynchronise;
   }
 
-  get(lane: string): Promise<Connection> {
+  /** @param node a server; undefined = the primary */
+  get(lane: string, node?: RedisNode): Promise<Connection> {
     const present = this.#open.get(lane);
     if (present) return present;
-    const opening = this.network.connect(this.machine);
+    const opening = this.network.connect(this.machine, node);
     const forget = () => {
       if (this.#open.get(lane) === opening) this.#open.delete(lane);
     };
     opening.then((connection) => {
       connection.ended.add(forget);
       const { random, manners } = this.network;
-      if (lane === 'main' && this.#mayDesynchronise && random.chance(manners.desynchronisation)) {
+      if ((lane === 'main' || node) && this.#mayDesynchronise && random.chance(manners.desynchronisation)) {
         this.machine.after(random.between(100, 5000), () => {
           if (this.network.manners === manners) connection.desynchronise();
         });
@@ -75,11 +80,13 @@ export class SimulatedDirectory implements Directory {
   readonly #findsKeys: boolean;
   readonly #protocol: number;
   readonly #hearsRecalls: boolean;
+  readonly nearby: Nearby | undefined;
 
   /**
    * @param findsKeys whether its sessions do, as those to anything but a Cluster
    * @param protocol what this verifier speaks, whatever its code says
    * @param hearsRecalls whether there are credits
+   * @param replica the server that is nearer than the primary
    */
   constructor(
     lanes: Lanes,
@@ -87,7 +94,9 @@ export class SimulatedDirectory implements Directory {
     findsKeys: boolean,
     protocol: number,
     hearsRecalls: boolean,
+    replica?: RedisNode,
   ) {
+    this.nearby = replica && new SimulatedNearby(lanes, findsKeys, replica);
     this.#lanes = lanes;
     this.#events = events;
     this.#findsKeys = findsKeys;
@@ -130,6 +139,38 @@ export class SimulatedDirectory implements Directory {
       throw unavailable('a reply from Redis was meant for another request');
     }
     return value === undefined ? undefined : parsePointer(value);
+  }
+}
+
+/** A verifier's port to a replica; does as nearby.ts. */
+class SimulatedNearby implements Nearby {
+  readonly findsKeys: boolean;
+  readonly #lanes: Lanes;
+  readonly #replica: RedisNode;
+
+  constructor(lanes: Lanes, findsKeys: boolean, replica: RedisNode) {
+    this.findsKeys = findsKeys;
+    this.#lanes = lanes;
+    this.#replica = replica;
+  }
+
+  read(apiId: string, request: NearbyRequest): Promise<NearbyReply | undefined> {
+    return this.#run(apiId, (state) => state.readNearby(apiId, request));
+  }
+
+  async lookUp(secretHash: string): Promise<Pointer | undefined> {
+    const pointer = secretPointer(secretHash);
+    const found = await this.#run('', (state) => state.findNearby(pointer));
+    return found?.name === pointer && found.place ? parsePointer(found.place) : undefined;
+  }
+
+  async #run<T>(apiId: string, step: Step<T>): Promise<T | undefined> {
+    const { machine } = this.#lanes;
+    const connection = await this.#lanes.get('nearby', this.#replica).catch(() => undefined);
+    const timer = machine.after(100, () => connection?.end());
+    const done = await connection?.call(apiId ? 'nearby' : 'find nearby', apiId, step).catch(() => undefined);
+    timer.cancel();
+    return done?.reply;
   }
 }
 

@@ -1,9 +1,16 @@
 import { hash as digest } from 'node:crypto';
 import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import { exchangeRun } from '../../../shared/protocol/allowances/exchange.ts';
+import { findNearby, nearbyRun } from '../../../shared/protocol/follower/nearby.ts';
 import { findKeys } from '../../../shared/protocol/follower/pointers.ts';
 import { registerRun, syncRun } from '../../../shared/protocol/follower/session.ts';
-import type { RegisterReply, SyncReply, SyncRequest } from '../../../shared/protocol/follower/source.ts';
+import type {
+  NearbyReply,
+  NearbyRequest,
+  RegisterReply,
+  SyncReply,
+  SyncRequest,
+} from '../../../shared/protocol/follower/source.ts';
 import type { Change } from '../../../shared/protocol/log/change.ts';
 import {
   checkRun,
@@ -110,6 +117,14 @@ export class RedisState extends Commands {
 
   sync(apiId: string, request: SyncRequest): SyncReply {
     return this.run(syncRun(apiId, request, this.limits));
+  }
+
+  findNearby(pointer: string): { name: string; place: string } {
+    return this.run(findNearby({ pointer }));
+  }
+
+  readNearby(apiId: string, request: NearbyRequest): NearbyReply {
+    return this.run(nearbyRun(apiId, request));
   }
 
   /** `nowMs` becomes `updatedAt`, and `poolId` names what the control plane does to credits. */

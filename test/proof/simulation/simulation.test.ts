@@ -9,6 +9,7 @@ import {
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
+  NEARBY_SEEDS,
   REFILL_SEEDS,
   REROLL_SEEDS,
   ROLE_SEEDS,
@@ -39,6 +40,7 @@ const NEW = [
   CHANGING_LIMIT_SEEDS,
   SHARED_LIMIT_SEEDS,
   DELETION_SEEDS,
+  NEARBY_SEEDS,
   HELD_LIMIT_SEEDS,
 ].flatMap((from) => Array.from({ length: 3 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];

@@ -93,6 +93,8 @@ export class World {
   /** A verifier applied a change that a SYNC brought, and has not acknowledged it yet. */
   onSynced: (machine: Machine) => void = () => undefined;
   readonly #members = new Map<string, Following>();
+  /** Apart, so that it does not change what other seeds are made of. */
+  readonly #nearby: Random;
   #machines = 0;
   #tags = 0;
   #operations = 0;
@@ -101,6 +103,7 @@ export class World {
     this.plan = plan;
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
+    this.#nearby = new Random(plan.seed + 2 ** 42);
     this.rates = plan.rate || plan.sharedLimits ? new Rates() : undefined;
     this.roles = plan.roles ? new Roles(this.random, this.newTag, plan.sharedLimits) : undefined;
     this.identities = plan.identities ? new Identities(this) : undefined;
@@ -109,7 +112,8 @@ export class World {
     const redisMs = () => this.network.redisMs;
     const node = (name: string) => new RedisNode(name, new RedisState(plan.redis, redisMs));
     const spare = plan.hasSpare ? node('D') : undefined;
-    this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
+    const readers = plan.nearbyFaultMs === undefined ? [] : [node('R')];
+    this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random, readers);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
     if (plan.tokens) this.network.redisAheadMs = TRUE_WALL_MS - this.network.redisMs;
     this.places = plan.places || plan.sharedLimits ? new Places(this.network) : undefined;
@@ -214,7 +218,12 @@ export class World {
     const protocol = isOlder ? PROTOCOL : LATER_PROTOCOL;
     const hearsRecalls =
       credits !== undefined || this.plan.rate !== undefined || this.plan.sharedLimits !== undefined;
-    const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol, hearsRecalls);
+    const { group } = this;
+    const replica = group.readers[0] && this.#nearby.pick([...group.readers, ...group.nodes]);
+    const directory = new SimulatedDirectory(
+      ...([lanes, sessionEvents, findsKeys, protocol, hearsRecalls] as const),
+      replica,
+    );
     const verifier = new Verifier({
       directory,
       clock: machine,

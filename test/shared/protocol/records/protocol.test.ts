@@ -4,3 +4,7 @@ import { memberName, PROTOCOL } from '../../../../shared/protocol/records/protoc
 test('the name of a verifier tells its protocol', () => {
   expect(memberName('abc.1')).toBe(`${PROTOCOL}.abc.1`);
 });
+
+test('the name of a verifier tells its region', () => {
+  expect(memberName('abc.1', 'eu-west')).toBe(`${PROTOCOL}.eu-west.abc.1`);
+});

@@ -49,6 +49,7 @@ test('a full report has the worst APIs first', async () => {
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
     settings: { foreignKeys: false, syncPeriodMs: 1000 },
     usage: undefined,
+    region: '',
     certificateEnds: () => undefined,
     periodMs: 1000,
   });
