@@ -156,7 +156,7 @@ function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around
 
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/core\/|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|rights).*)\.ts$/;
+  /^verifier\/core\/|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|rights).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
@@ -362,7 +362,7 @@ test('every Lua script has names and a result', () => {
   const included = [...texts].flatMap(([file, text]) => includedIn(file, text));
   for (const [file, text] of texts) {
     if (included.includes(file)) continue;
-    expect(text, file).toMatch(/^#!lua( flags=allow-oom)?\n-- /);
+    expect(text, file).toMatch(/^#!lua( flags=(allow-oom|no-writes))?\n-- /);
     // shared/redis/command.ts names what a script is given.
     expect(text, file).not.toMatch(/\b(ARGV|KEYS)\b/);
     expect(text, file).toMatch(/^-- Returns /m);

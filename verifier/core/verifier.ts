@@ -251,9 +251,9 @@ export class Verifier implements VerdictSource {
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const { nearby } = this.#directory;
-        const found = nearby && (await this.#lookUpNearby(nearby, digests));
-        if (found) this.counts.nearby++;
-        const result = found ?? (await this.#lookUpOnce(digests));
+        const entry = nearby && (await this.#lookUpNearby(nearby, digests));
+        if (entry) this.counts.nearby++;
+        const result = entry ?? (await this.#lookUpOnce(digests));
         if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
         await this.#sharedLog.learn(result, result.links);
         // No change would reach an entry that has left memory since, so the key is looked up again.
@@ -270,14 +270,14 @@ export class Verifier implements VerdictSource {
   async #lookUpNearby(nearby: Nearby, digests: readonly string[]): Promise<Entry | undefined> {
     const [secretHash = '', ...others] = digests.map(secretHashFrom);
     const { likely } = this.#followers;
-    const found =
+    const place =
       likely && nearby.findsKeys && others.length === 0
         ? await likely.readNearby({ secretHash })
         : await nearby.lookUp(secretHash, ...others);
-    if (found === undefined || found instanceof Entry) return found;
-    const follower = this.#followers.present(found.apiId);
+    if (place === undefined || place instanceof Entry) return place;
+    const follower = this.#followers.present(place.apiId);
     if (follower) this.#followers.likely = follower;
-    return follower?.readNearby({ keyId: found.keyId });
+    return follower?.readNearby({ keyId: place.keyId });
   }
 
   async #lookUpOnce(digests: readonly string[]): Promise<Entry | Verdict> {

@@ -338,7 +338,7 @@ export interface VerifierOptions {
   readonly lookupWaitMs?: number;
   /** Replicas of Redis that are nearer than the primary, as URLs separated by commas. */
   readonly redisReadUrl?: string;
-  /** Where this application runs, as the fleet's list tells it. */
+  /** Name of the region of this application, which the fleet's list tells. */
   readonly region?: string;
   readonly syncPeriodMs?: number;
   readonly foreignKeys?: boolean;

@@ -20,7 +20,7 @@ export interface FollowersOptions {
   /** Returns a number from 0 to below 1, for jitter and backoff. */
   readonly random?: () => number;
   readonly limits: FollowersLimits;
-  /** Where this process runs; '' or undefined = it does not say. */
+  /** Name of the region of this process; '' or undefined = none. */
   readonly region?: string;
   /** Empty = all. */
   readonly apiIds: readonly string[];

@@ -103,10 +103,10 @@ export class RedisNearby implements Nearby {
     for (const secretHash of secretHashes) {
       const { script, keys, read } = findNearby({ pointer: secretPointer(secretHash) });
       const [pointer = ''] = keys;
-      const found = await this.#run(pointer, async (redis) =>
+      const reply = await this.#run(pointer, async (redis) =>
         read(await script.runReadOnly(redis, keys, [])),
       );
-      if (found?.name === pointer && found.place) return parsePointer(found.place);
+      if (reply?.name === pointer && reply.place) return parsePointer(reply.place);
     }
     return undefined;
   }

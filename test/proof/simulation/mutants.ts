@@ -117,8 +117,8 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/verifier.ts',
     edits: [
       [
-        'const result = found ??',
-        'if (found === undefined) return NOT_FOUND;\n        const result = found ??',
+        'const result = entry ??',
+        'if (entry === undefined) return NOT_FOUND;\n        const result = entry ??',
       ],
     ],
   },
