@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { FaultProxy } from '../../proof/chaos/proxy.ts';
+import { FaultProxy } from '../../../deploy/dev/fault-proxy.ts';
 import { onStage } from './stage.ts';
 
 onStage('the roles', (stage) => {

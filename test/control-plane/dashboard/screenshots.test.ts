@@ -2,13 +2,13 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { FaultProxy } from '../../../deploy/dev/fault-proxy.ts';
 import { LENGTH_MS, usageField } from '../../../shared/protocol/records/usage.ts';
 import type { VerifierStatus as Verifier } from '../../../shared/protocol/records/verifier-status.ts';
 import { apiUsageKey, usageKey } from '../../../shared/redis/redis-keys.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { VERDICTS } from '../../../shared/rules/verdict-codes.ts';
 import type { Fleet } from '../../harness/fleet.ts';
-import { FaultProxy } from '../../proof/chaos/proxy.ts';
 import { Dashboard } from './chromium.ts';
 import { onStage } from './stage.ts';
 

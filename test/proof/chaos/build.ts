@@ -1,9 +1,9 @@
 import { join } from 'node:path';
+import { FaultProxy } from '../../../deploy/dev/fault-proxy.ts';
 import { Process } from '../../harness/processes.ts';
 import { RedisCluster } from '../../harness/redis-cluster.ts';
 import { RedisNode, SentinelGroup } from '../../harness/redis-nodes.ts';
 import type { World } from './faults.ts';
-import { FaultProxy } from './proxy.ts';
 
 export const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';
 export const VERIFIERS = 4;

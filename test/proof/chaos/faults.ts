@@ -1,7 +1,7 @@
+import type { FaultProxy } from '../../../deploy/dev/fault-proxy.ts';
 import type { Process } from '../../harness/processes.ts';
 import type { RedisCluster } from '../../harness/redis-cluster.ts';
 import type { RedisNode, SentinelGroup } from '../../harness/redis-nodes.ts';
-import type { FaultProxy } from './proxy.ts';
 
 /** Everything that faults are done to. */
 export interface World {

@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { FaultProxy } from '../../../deploy/dev/fault-proxy.ts';
 import { engineSettings } from '../../../verifier/engine.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { metric, metricBy } from '../../harness/metrics.ts';
 import { RedisNode } from '../../harness/redis-nodes.ts';
 import { scratch } from '../../harness/scratch.ts';
-import { FaultProxy } from '../../proof/chaos/proxy.ts';
 
 /** Time of a packet to Redis and back, in milliseconds. */
 const ROUND_TRIP_MS = 60;
