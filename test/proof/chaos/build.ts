@@ -4,13 +4,14 @@ import { Process } from '../../harness/processes.ts';
 import { RedisCluster } from '../../harness/redis-cluster.ts';
 import { RedisNode, SentinelGroup } from '../../harness/redis-nodes.ts';
 import type { World } from './faults.ts';
+import { Regions, WAY_MS } from './regions.ts';
 
 export const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';
 export const VERIFIERS = 4;
 /** Short, so that many leases run out in a minute. */
 const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', FENCE_WAIT_MS: '8000' };
 
-export const DEPLOYMENTS = ['single', 'sentinel', 'cluster'] as const;
+export const DEPLOYMENTS = ['single', 'sentinel', 'cluster', 'regions'] as const;
 export type Deployment = (typeof DEPLOYMENTS)[number];
 
 /**
@@ -22,6 +23,7 @@ export async function build(
   directory: string,
   stop: (() => Promise<unknown>)[],
 ): Promise<World> {
+  if (deployment === 'regions') return buildRegions(directory, stop);
   const { redis, sentinels, cluster, direct } = await buildRedis(deployment, directory, stop);
   const controlPlane = new Process('control-plane/main.ts', { ...TIMING, ...direct, ROOT_KEY });
   stop.push(() => controlPlane.stop('SIGKILL'));
@@ -41,12 +43,38 @@ export async function build(
     verifiers.push(verifier);
     await verifier.start();
   }
-  return { redis, sentinels, cluster, controlPlane, verifiers, proxies };
+  return { redis, sentinels, cluster, regions: undefined, controlPlane, verifiers, proxies };
+}
+
+/**
+ * Two regions, a round trip of 80 ms apart. The replica of the far one has what a change needs to be complete (REDIS_REPLICAS),
+ * and is read by the two verifiers beside it.
+ */
+async function buildRegions(directory: string, stop: (() => Promise<unknown>)[]): Promise<World> {
+  const regions = await Regions.start(directory, stop);
+  const home = { REDIS_REPLICAS: '1', REDIS_URL: await regions.way('primary', 0) };
+  const controlPlane = new Process('control-plane/main.ts', { ...TIMING, ...home, ROOT_KEY });
+  stop.push(() => controlPlane.stop('SIGKILL'));
+  await controlPlane.start();
+  const verifiers: Process[] = [];
+  for (let i = 0; i < VERIFIERS; i++) {
+    const isFar = i % 2 === 1;
+    const far = { REGION: 'far', REDIS_READ_URL: await regions.way('replica', 0), CACHE_KEYS_MAX: '8' };
+    const verifier = new Process('verifier/main.ts', {
+      ...{ ...TIMING, ...home, REGION: 'home', REDIS_URL: await regions.way('primary', isFar ? WAY_MS : 0) },
+      ...(isFar ? far : {}),
+    });
+    stop.push(() => verifier.stop('SIGKILL'));
+    verifiers.push(verifier);
+    await verifier.start();
+  }
+  const none = { redis: undefined, sentinels: undefined, cluster: undefined };
+  return { ...none, regions, controlPlane, verifiers, proxies: regions.ways };
 }
 
 /** Redis as deployed, with the settings that lead to it. */
 async function buildRedis(
-  deployment: Deployment,
+  deployment: Exclude<Deployment, 'regions'>,
   directory: string,
   stop: (() => Promise<unknown>)[],
 ): Promise<Pick<World, 'redis' | 'sentinels' | 'cluster'> & { direct: Record<string, string> }> {

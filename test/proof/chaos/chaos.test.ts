@@ -37,7 +37,7 @@ const judge = (report: Report) => {
 };
 
 // Deployments turn once the fifths of the faults have gone round, so that each meets each of them.
-const deployments = share(['single', 'sentinel', 'cluster'] as const, 3, Math.floor(turn / 5));
+const deployments = share(['single', 'sentinel', 'cluster', 'regions'] as const, 4, Math.floor(turn / 5));
 const on = (deployment: (typeof deployments)[number]) =>
   deployments.includes(deployment) ? test : undefined;
 
@@ -54,3 +54,10 @@ on('sentinel')?.('no verifier gives a stale answer through failovers with Sentin
 on('cluster')?.('no verifier gives a stale answer while nodes of a Cluster fail and slots move', async () => {
   judge(await chaos('cluster', MS, turn, takes));
 });
+
+on('regions')?.(
+  'no verifier gives a stale answer while regions are cut off and the far replica takes over',
+  async () => {
+    judge(await chaos('regions', MS, turn, takes));
+  },
+);

@@ -43,12 +43,11 @@ export class Failovers {
   }
 
   async #look(): Promise<void> {
-    const { sentinels, cluster } = this.#world;
+    const { sentinels, cluster, regions } = this.#world;
     const nodes = sentinels?.sentinels ?? cluster?.nodes ?? [];
     const atMs = Date.now();
-    const epoch = Math.max(
-      ...(await Promise.all(nodes.map((node) => epochOf(node, sentinels !== undefined)))),
-    );
+    const epochs = nodes.map((node) => epochOf(node, sentinels !== undefined));
+    const epoch = regions?.failovers ?? Math.max(...(await Promise.all(epochs)));
     if (epoch < 0) return;
     const { epoch: before, atMs: sinceMs } = this.#known ?? { epoch, atMs };
     this.#known = { epoch: Math.max(epoch, before), atMs };

@@ -2,12 +2,14 @@ import type { FaultProxy } from '../../../deploy/dev/fault-proxy.ts';
 import type { Process } from '../../harness/processes.ts';
 import type { RedisCluster } from '../../harness/redis-cluster.ts';
 import type { RedisNode, SentinelGroup } from '../../harness/redis-nodes.ts';
+import type { Regions } from './regions.ts';
 
 /** Everything that faults are done to. */
 export interface World {
   readonly redis: RedisNode | undefined;
   readonly sentinels: SentinelGroup | undefined;
   readonly cluster: RedisCluster | undefined;
+  readonly regions: Regions | undefined;
   readonly controlPlane: Process;
   readonly verifiers: readonly Process[];
   /** One before each verifier, where there is a single Redis. */
@@ -21,7 +23,8 @@ export interface Fault {
 }
 
 /** Every fault that a deployment can meet. Each heals completely when it is undone. */
-export function faultsOf({ redis, sentinels, cluster, controlPlane, verifiers, proxies }: World): Fault[] {
+export function faultsOf(world: World): Fault[] {
+  const { redis, sentinels, cluster, regions, controlPlane, verifiers, proxies } = world;
   const paused = (process: { signal(signal: NodeJS.Signals): void }) => {
     process.signal('SIGSTOP');
     return async () => process.signal('SIGCONT');
@@ -45,9 +48,11 @@ export function faultsOf({ redis, sentinels, cluster, controlPlane, verifiers, p
     }),
     fault('control plane paused (SIGSTOP)', async () => paused(controlPlane)),
   ];
-  for (const kind of proxies.length > 0 ? (['delay', 'blackhole', 'half-open', 'refuse'] as const) : []) {
+  for (const kind of proxies.length > 0
+    ? (['delay', 'throttle', 'blackhole', 'half-open', 'refuse'] as const)
+    : []) {
     all.push(
-      fault(`one verifier's connection: ${kind}`, async (random) => {
+      fault(`one connection: ${kind}`, async (random) => {
         const proxy = one(proxies, random);
         proxy.set(kind);
         return async () => proxy.set('none');
@@ -98,6 +103,7 @@ export function faultsOf({ redis, sentinels, cluster, controlPlane, verifiers, p
     };
   }
   if (cluster) all.push(...clusterFaults(cluster));
+  if (regions) all.push(...regionFaults(regions, paused));
   return all;
 }
 
@@ -141,6 +147,28 @@ function clusterFaults(cluster: RedisCluster): Fault[] {
     fault("an API's slot moved at once", async (random) => {
       await (await move(random))();
       return async () => undefined;
+    }),
+  ];
+}
+
+function regionFaults(regions: Regions, paused: (node: RedisNode) => () => Promise<void>): Fault[] {
+  const { link } = regions;
+  return [
+    ...(['throttle', 'blackhole', 'half-open', 'refuse'] as const).map((kind) =>
+      fault(`the replica's connection to the primary: ${kind}`, async () => {
+        link.set(kind);
+        return async () => link.set('none');
+      }),
+    ),
+    fault('the replica paused (SIGSTOP)', async () => paused(regions.replica)),
+    fault('the replica killed (SIGKILL)', async () => {
+      await regions.replica.stop('SIGKILL');
+      return () => regions.comeBack();
+    }),
+    fault('the primary paused (SIGSTOP)', async () => paused(regions.primary)),
+    fault('the primary killed (SIGKILL), the far replica promoted', async () => {
+      await regions.failOver();
+      return () => regions.comeBack();
     }),
   ];
 }
