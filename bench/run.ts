@@ -15,6 +15,7 @@ const folders: Readonly<Record<string, string>> = {
   'fixed-rate': 'requests',
   flood: 'requests',
   misses: 'requests',
+  regions: 'requests',
   'key-count': 'requests',
   memory: 'requests',
   'metrics-cost': 'requests',

@@ -2264,6 +2264,10 @@ export interface Operations {
         };
         /** Milliseconds by which its clock is ahead of that of Redis; 0 = not known yet. */
         readonly clockOffMs?: number;
+        /** Its REGION; absent if it has none. */
+        readonly region?: string;
+        /** Duration of its latest report: about a round trip to Redis, ms. */
+        readonly roundTripMs?: number;
         /** When its first certificate ends, Unix milliseconds. */
         readonly certificateEnds?: number;
         /** Time until which the usage of keys is known; absent if the verifier counts none. */

@@ -29,7 +29,7 @@ export class FaultProxy {
     this.#wayMs = wayMs;
     this.#target = target;
     this.#delayMs = delayMs;
-    this.#server = createServer((client) => this.#accept(client));
+    this.#server = createServer({ noDelay: true }, (client) => this.#accept(client));
   }
 
   async listen(): Promise<number> {
@@ -54,7 +54,11 @@ export class FaultProxy {
       client.resetAndDestroy();
       return;
     }
-    const pair = { client, upstream: createConnection(this.#target(), '127.0.0.1'), damaged: false };
+    const pair = {
+      client,
+      upstream: createConnection({ port: this.#target(), host: '127.0.0.1', noDelay: true }),
+      damaged: false,
+    };
     this.#pairs.add(pair);
     this.#carry(pair, client, pair.upstream, (fault) => fault === 'blackhole');
     this.#carry(pair, pair.upstream, client, (fault) => fault === 'blackhole' || fault === 'half-open');

@@ -23,11 +23,13 @@ local s, h, g, deleted, refused = unpack(redis.call('HMGET', head, 's', 'h', 'g'
 if deleted or refused or differs(s or '0', h or '', g or '0-') then return {'OTHER', nonce} end
 local found = recordAt(record, long)
 if #found == 0 or tonumber(found[2]) > tonumber(string.match(mark, '^%d+')) then return {'OTHER', nonce} end
-local from = string.format('%.0f-0', tonumber(position) + 1)
-local later = redis.call('XRANGE', log, from, '+', 'COUNT', LATER_MAX)
-if #later == LATER_MAX then return {'OTHER', nonce} end
-local keyId = string.sub(record, #records + 1)
-for _, entry in ipairs(later) do
-  if entry[2][4] == keyId then return {'OTHER', nonce} end
+local pos = tonumber(position)
+if pos < tonumber(s or 0) then
+  local later = redis.call('XRANGE', log, string.format('%.0f-0', pos + 1), '+', 'COUNT', LATER_MAX)
+  if #later == LATER_MAX then return {'OTHER', nonce} end
+  local keyId = string.sub(record, #records + 1)
+  for _, entry in ipairs(later) do
+    if entry[2][4] == keyId then return {'OTHER', nonce} end
+  end
 end
 return {'SAME', nonce, found, pointer}

@@ -219,6 +219,8 @@ function planWithNearby(seed: number): Plan {
   return {
     ...{ ...plan, seed },
     nearbyFaultMs: random.pick([100, 300, 1000]),
+    // A replica that lacks a change tells nothing more.
+    writePeriodMs: random.pick([300, 1000, 3000]),
     keysPerApi: random.whole(2, 4),
     limits: { ...plan.limits, cacheKeysMax: random.pick([1, 2, 100]) },
   };

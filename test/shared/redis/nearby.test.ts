@@ -1,4 +1,5 @@
-import { rmSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
+import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
 import { RedisCluster } from '../../harness/redis-cluster.ts';
@@ -137,6 +138,32 @@ describe('with REDIS_READ_URL', () => {
     const made = await create(fleet);
     expect(await fleet.verdict(made.key)).toBe('VALID');
     for (let i = 0; i < 20; i++) expect((await fleet.verify(old.key)).body.code).toBe('NOT_FOUND');
+  });
+
+  test('the user `reader` of users.acl suffices, and writes nothing', async () => {
+    const acl = readFileSync('deploy/redis/users.acl', 'utf8').replaceAll(/\n +/g, ' ');
+    const [, rules = ''] = /^user reader (.*)$/m.exec(acl) ?? [];
+    const words = rules.replace('#@reader-password@', '>secret').match(/\([^)]*\)|\S+/g) ?? [];
+    const { fleet, primary, replica } = await regions();
+    for (const node of [primary, replica]) await node.command('ACL', 'SETUSER', 'reader', ...words);
+    const asReader = new Redis(replica.url.replace('//', '//reader:secret@'));
+    ends.push(async () => asReader.disconnect());
+    for (const [name, ...args] of [
+      ['SET', 'kf:p:x', 'v'],
+      ['HGET', 'kf:{!root}:ids', 'x'],
+      ['EVAL', 'return 1', '0'],
+      ['EVAL_RO', "return redis.call('HMGET', KEYS[1], 'x')", '1', 'kf:{!root}:ids'],
+    ] as const)
+      await expect(asReader.call(name, ...args)).rejects.toThrow(/NOPERM|permission/);
+    await fleet.addVerifier({ REDIS_READ_URL: replica.url.replace('//', '//reader:secret@') });
+    const made = await create(fleet);
+    expect(await fleet.verdict((await create(fleet)).key, { at: 1 })).toBe('VALID');
+    await copied(primary, replica);
+    await fleet.until(async () => {
+      await fleet.verify((await create(fleet)).key, { at: 1 });
+      return (await readsOf(replica)) > 0;
+    });
+    expect(await fleet.verdict(made.key, { at: 1 })).toBe('VALID');
   });
 
   test('a replica that hangs delays few answers', async () => {
