@@ -26,7 +26,7 @@ afterAll(async () => {
 
 test('npm run regions: what it prints works as it stands', async () => {
   const walk = output.slice(output.indexOf('  ROOT_KEY='), output.indexOf('Ctrl-C'));
-  const { stdout } = await promisify(execFile)('bash', ['-c', walk]);
+  const { stdout } = await promisify(execFile)('sh', ['-c', walk]);
   const codes = stdout.match(/"(?:code|state)":"\w+"|"durable":\w+/g);
   expect(codes).toEqual([
     ...['"code":"VALID"', '"code":"VALID"', '"code":"VALID"'],

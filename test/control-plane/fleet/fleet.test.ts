@@ -48,6 +48,7 @@ test('every verifier reports how each API stands', async () => {
     keysInMemory: 1,
     settings: { foreignKeys: false, foreignDigests: [], syncPeriodMs: expect.any(Number) },
     clockOffMs: expect.any(Number),
+    roundTripMs: expect.any(Number),
     usage: { untilMs: expect.any(Number) },
     apis: [
       {

@@ -65,7 +65,7 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
   },
   'another history at a replica': {
     breaks: 'The replica compares the positions of the log, not the hashes. (I9)',
-    seed: NEARBY_SEEDS,
+    seed: NEARBY_SEEDS + 24,
     file: READ_NEARBY,
     edits: [
       [
@@ -76,7 +76,7 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
   },
   'any creation at a replica': {
     breaks: 'A key from a replica counts although the follower has not seen its creation. (I11)',
-    seed: NEARBY_SEEDS,
+    seed: NEARBY_SEEDS + 822,
     file: READ_NEARBY,
     edits: [["or tonumber(found[2]) > tonumber(string.match(mark, '^%d+'))", '']],
   },
@@ -88,7 +88,7 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
   },
   'lease from a replica': {
     breaks: 'An answer of a replica extends the lease. (I8)',
-    seed: NEARBY_SEEDS,
+    seed: NEARBY_SEEDS + 6,
     file: VERIFIER,
     edits: [
       [
@@ -99,13 +99,13 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
   },
   'place of another reply': {
     breaks: 'A look-up at a replica takes the place of a key from the reply to another request. (I9)',
-    seed: NEARBY_SEEDS + 54,
+    seed: NEARBY_SEEDS + 57,
     file: PORTS,
     edits: [['return found?.name === pointer && found.place ?', 'return found?.place ?']],
   },
   'reply of a replica to another request': {
     breaks: 'A follower takes the reply to another request from a replica. (I9)',
-    seed: NEARBY_SEEDS,
+    seed: NEARBY_SEEDS + 28,
     file: VERIFIER,
     edits: [
       ['if (reply?.nonce !== request.nonce) return undefined;', 'if (reply === undefined) return undefined;'],
