@@ -83,7 +83,7 @@ onStage('the page of a key', (stage) => {
     const secret = await shown.getByLabel('Secret').inputValue();
     expect([await stage.fleet.verdict(secret), await stage.fleet.verdict(key)]).toEqual(['VALID', 'VALID']);
     await shown.getByRole('button', { name: 'I have stored it' }).click();
-    await page.getByRole('link', { name: keyId }).click();
+    await page.locator(`a[href="#/keys/${keyId}"]`).click();
     await page.getByText('Replaced by').waitFor();
     expect(await page.getByRole('button', { name: 'Rotate key…' }).count()).toBe(0);
     const { rerolledTo } = await stage.fleet.ok('keys.getKey', { keyId });
