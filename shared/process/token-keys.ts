@@ -46,7 +46,7 @@ const DAY_MS = 86_400_000;
  * Time for which a key is published before its day, and after it: longer than any token lives, and than clients keep a JWKS,
  * which ask again for a key that they do not know.
  */
-export const SPARE_MS = 900_000;
+const SPARE_MS = 900_000;
 /** The beginning of a private key of Ed25519 in PKCS #8, before its 32 bytes (RFC 8410 §7). */
 const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
 
