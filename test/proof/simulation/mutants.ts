@@ -723,13 +723,18 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     breaks: 'Redis counts a report about an earlier window in the present one. (I15)',
     seed: LIMIT_SEEDS + 14,
     file: EXCHANGE,
-    edits: [['elseif number ~= present then said, kept = 0, 0 end', 'end']],
+    edits: [['elseif number ~= present then said, holding, kept = 0, 0, 0 end', 'end']],
   },
   'forgotten uses are unspent': {
     breaks: 'A verifier forgot what it spent of a limit. Redis takes the amount for unspent. (I15)',
     seed: LIMIT_SEEDS + 362,
     file: EXCHANGE,
-    edits: [['if not said then said, kept = granted, 0', 'if not said then said, kept = spent, 0']],
+    edits: [
+      [
+        'if not said then said, holding, kept = granted, 0, 0',
+        'if not said then said, holding, kept = spent, 0, 0',
+      ],
+    ],
   },
   'windows do not slide': {
     breaks: 'The uses in the window before do not count. (I15)',
@@ -760,8 +765,8 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     file: 'shared/protocol/allowances/allowance.ts',
     edits: [
       [
-        'for (const { pool, cost, limit, isOnlySeen } of needs)',
-        'for (const { pool, cost, limit, isOnlySeen } of needs.filter((need) => !need.limit || isPlaces(need.limit)))',
+        'for (const { pool, cost, limit, isOnlySeen, isHeld } of needs)',
+        'for (const { pool, cost, limit, isOnlySeen, isHeld } of needs.filter((need) => !need.limit || isPlaces(need.limit)))',
       ],
     ],
   },
@@ -787,7 +792,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'A place that a change took is taken again when its work ends. (I23)',
     seed: CHANGING_LIMIT_SEEDS + 4,
     file: BALANCE,
-    edits: [['if (since >= this.#changedAt) return true;', 'if (since >= 0) return true;']],
+    edits: [["if (since >= this.#changedAt) return 'here';", "if (since >= 0) return 'here';"]],
   },
   'places are left behind': {
     breaks: 'A verifier that registers anew does not bring the places of its work. (I23)',
@@ -829,7 +834,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier that slept charges more from credits that were all taken off meanwhile. (I24)',
     seed: CHANGING_LIMIT_SEEDS + 7_400_092,
     file: 'verifier/core/holds.ts',
-    edits: [["      if (!pool.isLive) throw unavailable('not in sync with Redis');\n", '']],
+    edits: [["    if (!pool.isLive) throw unavailable('not in sync with Redis');\n", '']],
   },
   'each look-up waits anew': {
     breaks: 'Questions about more keys than memory has room for are never answered. (I2)',

@@ -16,6 +16,7 @@ import {
   ROOT_KEY_SEEDS,
   SHARED_CREDIT_SEEDS,
   SHARED_LIMIT_SEEDS,
+  TOKEN_SEEDS,
 } from './plan.ts';
 import { simulate } from './simulate.ts';
 import { World } from './world.ts';
@@ -40,6 +41,7 @@ const NEW = [
   CHANGING_LIMIT_SEEDS,
   SHARED_LIMIT_SEEDS,
   DELETION_SEEDS,
+  TOKEN_SEEDS,
   NEARBY_SEEDS,
   HELD_LIMIT_SEEDS,
 ].flatMap((from) => Array.from({ length: 3 }, (_, i) => from + (turn % 90_000) * 100 + i));
