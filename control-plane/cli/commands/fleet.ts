@@ -23,9 +23,9 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
   return table(verifiers, {
     verifier: ({ id }) => id,
     host: ({ host }) => host,
+    version: ({ version }) => version,
     region: ({ region }) => region,
     'to Redis': ({ roundTripMs }) => (roundTripMs === undefined ? undefined : `${roundTripMs} ms`),
-    version: ({ version }) => version,
     protocol: ({ protocol = 1 }) => protocol,
     up: ({ startedAt }) => age(nowMs - startedAt),
     reported: ({ reportedAt }) => age(nowMs - reportedAt),

@@ -237,7 +237,7 @@ describe('keys', () => {
     const verdict = await printed('keys verify', 0, { KEYFENCE_KEY: key });
     expect(verdict).toMatch(/^ratelimits .*default 5,000\/1h\b/m);
     expect(verdict).not.toContain('if asked');
-    expect(await printed(`keys explain ${keyId}`)).toContain('default of the key: 5000/1h, ');
+    expect(await printed(`keys explain ${keyId}`)).toContain('default of the key: 5,000 an hour, ');
     await answer('roles delete pro --yes');
   });
 
