@@ -2266,7 +2266,7 @@ export interface Operations {
         readonly clockOffMs?: number;
         /** Its REGION; absent if it has none. */
         readonly region?: string;
-        /** Duration of its latest report: about a round trip to Redis, ms. */
+        /** Duration of its report before, ms: about a round trip to Redis; 0 = not known yet. */
         readonly roundTripMs?: number;
         /** When its first certificate ends, Unix milliseconds. */
         readonly certificateEnds?: number;

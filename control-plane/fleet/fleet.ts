@@ -73,7 +73,7 @@ export const Verifier = Type.Object({
   roundTripMs: Type.Optional(
     Type.Number({
       minimum: 0,
-      description: 'Duration of its latest report: about a round trip to Redis, ms.',
+      description: 'Duration of its report before, ms: about a round trip to Redis; 0 = not known yet.',
     }),
   ),
   certificateEnds: Type.Optional(Time('When its first certificate ends')),

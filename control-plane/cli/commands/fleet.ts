@@ -25,7 +25,7 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
     host: ({ host }) => host,
     version: ({ version }) => version,
     region: ({ region }) => region,
-    'to Redis': ({ roundTripMs }) => (roundTripMs === undefined ? undefined : `${roundTripMs} ms`),
+    'to Redis': ({ roundTripMs }) => (roundTripMs ? `${roundTripMs} ms` : undefined),
     protocol: ({ protocol = 1 }) => protocol,
     up: ({ startedAt }) => age(nowMs - startedAt),
     reported: ({ reportedAt }) => age(nowMs - reportedAt),

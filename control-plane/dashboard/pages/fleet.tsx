@@ -56,7 +56,7 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
               <small>
                 {region && `${region}, `}
                 {version}, protocol {protocol}
-                {roundTripMs !== undefined && `, ${roundTripMs} ms to Redis`}
+                {roundTripMs ? `, ${roundTripMs} ms to Redis` : ''}
               </small>
             </>
           ),

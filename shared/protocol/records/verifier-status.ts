@@ -29,7 +29,10 @@ export interface VerifierStatus {
   readonly clockOffMs?: number;
   /** Its REGION; absent = it has none, or is of an earlier version. */
   readonly region?: string;
-  /** Duration of its report before, milliseconds: about a round trip to Redis; absent in an earlier version of the verifier. */
+  /**
+   * Duration of its report before, milliseconds: about a round trip to Redis; 0 = not known yet; absent in an earlier version of the
+   * verifier.
+   */
   readonly roundTripMs?: number;
   /** When the first certificate of its listeners ends, Unix milliseconds; absent = they have none, or an earlier version. */
   readonly certificateEnds?: number;

@@ -61,7 +61,7 @@ export class StatusReport {
   #reportedLossMs: number | undefined;
   /** Time by which this process's clock was ahead of that of Redis at the last report, milliseconds; 0 = not known. */
   clockOffMs = 0;
-  #roundTripMs: number | undefined;
+  #roundTripMs = 0;
 
   constructor(options: StatusOptions) {
     this.#options = options;
@@ -127,7 +127,7 @@ export class StatusReport {
       settings: this.#options.settings,
       clockOffMs: this.clockOffMs,
       ...(region ? { region } : {}),
-      ...(this.#roundTripMs === undefined ? {} : { roundTripMs: this.#roundTripMs }),
+      roundTripMs: this.#roundTripMs,
       ...(certificateEnds === undefined ? {} : { certificateEnds }),
       ...(usage ? { usage: usage.extent } : {}),
       apis,
