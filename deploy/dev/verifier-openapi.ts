@@ -389,7 +389,7 @@ const issueTokenPath = {
         requestId: '0mzc9k4q8r2wfXa1',
       },
     },
-    errorResponses([...ANY_CALL, 'UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED']),
+    errorResponses([...ANY_CALL, 'UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'NOT_FOUND', 'RATE_LIMITED']),
   ),
 };
 const introspectionPath = {

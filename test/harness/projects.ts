@@ -32,6 +32,9 @@ export const PAIRS = [
   ['test/end-to-end/schemathesis.test.ts', 'test/end-to-end/other-languages.test.ts'],
   ['test/proof/mutants/mutants.test.ts', 'test/proof/model/model.test.ts'],
   ['test/gateways/outages.test.ts', 'test/gateways/sources.test.ts'],
+  ['test/control-plane/cli/library.test.ts', 'test/end-to-end/moving-from-unkey.test.ts'],
+  ['test/end-to-end/edges.test.ts', 'test/control-plane/cli/declared.test.ts'],
+  ['test/control-plane/dashboard/truth.test.ts', 'test/deploy/small.test.ts'],
 ] as const;
 
 /** The files of which it is the turn. All of them unless the environment has SHARES=commit. */
