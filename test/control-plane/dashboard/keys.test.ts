@@ -279,7 +279,7 @@ onStage('the keys of an API', (stage) => {
     const { page } = dashboard;
     const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
     const numbers = async () => (await names()).map((name) => Number(name?.split(' ')[1]));
-    await page.getByLabel('Order', { exact: true }).selectOption('name');
+    await page.getByRole('combobox', { name: 'Order' }).selectOption('name');
     await expect.poll(numbers).toEqual(Array.from({ length: 25 }, (_, i) => i));
     await page.getByRole('button', { name: 'Next' }).click();
     await expect.poll(numbers).toEqual(Array.from({ length: 25 }, (_, i) => 25 + i));
@@ -297,14 +297,14 @@ onStage('the keys of an API', (stage) => {
     await copied.getByText('1–25 of 1,200').waitFor();
     expect(copied.url()).not.toMatch(/page|from/);
     await copied.close();
-    await page.getByLabel('Order', { exact: true }).selectOption('last use');
+    await page.getByRole('combobox', { name: 'Order' }).selectOption('last use');
     const nameOf = (i: number) => keys[i]?.name;
     await expect.poll(async () => (await names()).slice(0, 3)).toEqual([500, 900, 700].map(nameOf));
-    await page.getByLabel('Order', { exact: true }).selectOption('next to expire');
+    await page.getByRole('combobox', { name: 'Order' }).selectOption('next to expire');
     const soonest = Array.from({ length: 12 }, (_, i) => nameOf(1100 - 100 * i));
     await expect.poll(async () => (await names()).slice(0, 12)).toEqual(soonest);
     await page.getByLabel('Filter').fill('KEY 10');
-    await page.getByLabel('Order', { exact: true }).selectOption('name');
+    await page.getByRole('combobox', { name: 'Order' }).selectOption('name');
     await page.keyboard.press('Enter');
     await expect
       .poll(numbers)
@@ -372,7 +372,7 @@ onStage('the keys of an API', (stage) => {
     await page.getByLabel('Filter').fill('role:"night shift"');
     await expect.poll(names).toEqual(['shifted']);
     await page.getByLabel('Filter').fill('');
-    await page.getByLabel('Order', { exact: true }).selectOption('use, longest ago first');
+    await page.getByRole('combobox', { name: 'Order' }).selectOption('use, longest ago first');
     await expect.poll(async () => (await names())[0]).toBe('used');
     // j and k go from row to row, x selects, Enter opens.
     await page.getByRole('heading', { name: 'clean' }).click();
