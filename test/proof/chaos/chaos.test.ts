@@ -32,8 +32,9 @@ const judge = (report: Report) => {
   expect(report.credits.exceeded).toBeGreaterThan(0);
   expect(report.credits.rerolls).toBeGreaterThan(0);
   expect(report.limits.accepted).toBeGreaterThan(100);
-  // That it happened is enough: how often depends on how much a busy machine lets clients ask in a window.
-  expect(report.limits.limited).toBeGreaterThan(0);
+  // That it happened is enough: how often depends on how much a busy machine lets clients ask in a window. Between regions each
+  // exchange takes so long that it may not happen.
+  if (report.deployment !== 'regions') expect(report.limits.limited).toBeGreaterThan(0);
 };
 
 // Deployments turn once the fifths of the faults have gone round, so that each meets each of them.
