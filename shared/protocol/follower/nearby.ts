@@ -80,14 +80,18 @@ export class RedisNearby implements Nearby {
     const [home] = config.REDIS_URL;
     this.findsKeys = config.REDIS_MODE !== 'cluster';
     this.#servers = config.REDIS_READ_URL.map((address) => {
-      const { username = '', password = '' } = address.username || !home ? address : home;
+      const hasOwn = address.username !== '' || address.password !== '';
+      const { username = '', password = '' } = hasOwn || !home ? address : home;
       const own = {
         ...config,
         ...{ REDIS_URL: [{ ...address, username, password }], REDIS_MODE: 'single' as const },
         REDIS_PASSWORD_COMMAND: password ? '' : config.REDIS_PASSWORD_COMMAND,
         REDIS_COMMAND_TIMEOUT_MS: NEARBY_WAIT_MS,
       };
-      return new RedisNodes(own, clock, log, { commands: [], replica: `${address.host}:${address.port}` });
+      return new RedisNodes(own, clock, log, {
+        commands: [],
+        replica: address.path ?? `${address.host}:${address.port}`,
+      });
     });
     this.#log = log;
     this.#failed = new Seldom(clock);
@@ -127,7 +131,7 @@ export class RedisNearby implements Nearby {
         this.#servedBy.set(slot, server);
         return result;
       } catch (error) {
-        if (!this.findsKeys) continue; // it refuses what another server has
+        if (String(error).includes('MOVED')) continue; // another server has it
         this.#failed.tell((unsaid) =>
           this.#log.warn({ err: error, unsaid }, 'a replica nearby did not answer; asking the primary'),
         );

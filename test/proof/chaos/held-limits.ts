@@ -1,15 +1,14 @@
 import { rmSync } from 'node:fs';
-import { Agent, request } from 'undici';
+import { Agent } from 'undici';
 import type { Process } from '../../harness/processes.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { build, ROOT_KEY, VERIFIERS } from './build.ts';
+import { postBy } from './post.ts';
 
 const CALLERS = 40;
 /** The limit of each window. */
 export const LIMIT = 5000;
 const WINDOW_MS = 2000;
-// biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
-type Body = any;
 
 /** What was settled in each window, by its end, and of what nobody knows how it ended. */
 interface Windows {
@@ -29,18 +28,7 @@ export async function reserveThroughKills(seconds: number): Promise<Windows> {
   const directory = scratch('held-limits');
   const stop: (() => Promise<unknown>)[] = [];
   const agent = new Agent({ connections: 64, headersTimeout: 15_000, bodyTimeout: 15_000 });
-  const post = async (address: string, path: string, body: object, headers: object = {}): Promise<Body> => {
-    try {
-      const answer = await request(`${address}/v1/${path}`, {
-        ...{ method: 'POST', dispatcher: agent, body: JSON.stringify(body) },
-        headers: { 'content-type': 'application/json', ...headers },
-      });
-      const read: Body = await answer.body.json();
-      return answer.statusCode === 200 ? read : undefined;
-    } catch {
-      return undefined;
-    }
-  };
+  const post = postBy(agent);
   const windows: Windows = {
     ...{ settled: new Map(), unknown: new Map() },
     ...{ lost: 0, returned: 0, refused: 0, kills: 0 },

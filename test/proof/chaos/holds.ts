@@ -4,12 +4,10 @@ import type { Process } from '../../harness/processes.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { eventually } from '../../harness/waiting.ts';
 import { build, ROOT_KEY, VERIFIERS } from './build.ts';
+import { type Body, postBy } from './post.ts';
 
 const CALLERS = 200;
 const CREDITS = 1_000_000;
-
-// biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
-type Body = any;
 
 /** Work that is held at one life of a verifier's process. */
 class HeldWork {
@@ -75,18 +73,7 @@ export async function holdThroughKills(
   const directory = scratch('holds');
   const stop: (() => Promise<unknown>)[] = [];
   const agent = new Agent({ connections: 64, headersTimeout: 15_000, bodyTimeout: 15_000 });
-  const post = async (address: string, path: string, body: object, headers: object = {}): Promise<Body> => {
-    try {
-      const answer = await request(`${address}/v1/${path}`, {
-        ...{ method: 'POST', dispatcher: agent, body: JSON.stringify(body) },
-        headers: { 'content-type': 'application/json', ...headers },
-      });
-      const read: Body = await answer.body.json();
-      return answer.statusCode === 200 ? read : undefined;
-    } catch {
-      return undefined;
-    }
-  };
+  const post = postBy(agent);
   try {
     const { verifiers, controlPlane } = await build('single', directory, stop);
     const authorization = { authorization: `Bearer ${ROOT_KEY}` };

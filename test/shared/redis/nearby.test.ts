@@ -1,6 +1,12 @@
 import { readFileSync, rmSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../../shared/process/clock.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNearby } from '../../../shared/protocol/follower/nearby.ts';
+import { parseAddresses } from '../../../shared/redis/redis-settings.ts';
+import { hashSecret } from '../../../shared/rules/key-format.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { RedisCluster } from '../../harness/redis-cluster.ts';
 import { RedisNode } from '../../harness/redis-nodes.ts';
@@ -164,6 +170,19 @@ describe('with REDIS_READ_URL', () => {
       return (await readsOf(replica)) > 0;
     });
     expect(await fleet.verdict(made.key, { at: 1 })).toBe('VALID');
+  });
+
+  test('a password without a user counts, not that of REDIS_URL', async () => {
+    const { fleet, primary, replica } = await regions();
+    const { key, keyId } = await create(fleet);
+    await copied(primary, replica);
+    await replica.command('CONFIG', 'SET', 'requirepass', 'secret');
+    const config = redisConfig({ REDIS_URL: primary.url.replace('//', '//another:password@') });
+    const REDIS_READ_URL = parseAddresses(replica.url.replace('//', '//:secret@'));
+    const log = createLogger('verifier', 'silent');
+    const nearby = new RedisNearby({ ...config, REDIS_READ_URL }, systemClock, log);
+    ends.push(() => nearby.close());
+    await fleet.until(async () => (await nearby.lookUp(hashSecret(key)))?.keyId === keyId);
   });
 
   test('a replica that hangs delays few answers', async () => {
