@@ -134,6 +134,25 @@ describeGateways((name, kind) => {
     if (passesBodies) expect(JSON.parse(body)).toMatchObject({ status: 429, code: 'RATE_LIMITED' });
   });
 
+  test('the client of a good key sees what is left', async () => {
+    const limits = { remaining: 1000, ratelimit: { limit: 1000, duration: 86_400_000 } };
+    const { key } = await world.validKey(limits);
+    for (const path of ['/', '/404']) {
+      const { got } = await passed({ path, ...showing(key) });
+      const { ratelimit, 'ratelimit-policy': policy } = got.headers;
+      // Traefik cannot pass them on: see the README.
+      expect(ratelimit).toEqual(
+        kind === 'traefik' ? undefined : expect.stringMatching(/^"default";r=\d+;t=\d+, "credits";r=\d+$/),
+      );
+      expect(policy).toBe(kind === 'traefik' ? undefined : '"default";q=1000;w=86400');
+    }
+    const unlimited = await passed({
+      headers: [...showing(valid.key).headers, 'RateLimit', '"credits";r=9'],
+    });
+    expect(unlimited.got.headers).not.toHaveProperty('ratelimit');
+    expect(unlimited.got.headers).not.toHaveProperty('ratelimit-policy');
+  });
+
   test('no header gets around a needed permission', async () => {
     const reader = await world.fleet.ok('keys.createKey', {
       apiId: API_ID,

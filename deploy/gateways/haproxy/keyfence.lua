@@ -5,6 +5,7 @@ local TIMEOUT_MS = 2500 -- longer than the backend may take
 local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "referer", "access-control-request-method" }
 -- ASKED[#ASKED + 1] = "cookie" -- for the source cookie:apikey
 local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
+local LEFT = { "ratelimit", "ratelimit-policy" } -- for the client
 local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id", "access-control-allow-origin",
   "access-control-allow-credentials", "access-control-expose-headers" }
 
@@ -44,6 +45,10 @@ core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
     for _, name in ipairs(TOLD) do
       txn.http:req_set_header(name, lines(answer.headers, name)[1] or "")
     end
+    for _, name in ipairs(LEFT) do
+      local value = lines(answer.headers, name)[1]
+      if value then txn:set_var("txn.keyfence_" .. name:gsub("-", "_"), value) end
+    end
     return
   end
   -- There is no verdict, so the API is not called.
@@ -53,7 +58,7 @@ core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
     -- The verifier answers 403 here because nginx understands no other status; turn it into 429.
     if #lines(answer.headers, "x-key-code") > 0 then
       reply.status = 429
-      for _, name in ipairs({ "retry-after", "ratelimit", "ratelimit-policy" }) do reply.headers[name] = lines(answer.headers, name) end
+      for _, name in ipairs({ "retry-after", table.unpack(LEFT) }) do reply.headers[name] = lines(answer.headers, name) end
       reply.body = answer.body:gsub('"title":"Forbidden"', '"title":"Too Many Requests"'):gsub('"status":403', '"status":429')
     end
     for _, name in ipairs(REFUSED) do
