@@ -1,5 +1,4 @@
 // `npm run regions`: two regions on this machine, 80 ms apart, for a first look.
-import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,14 +6,12 @@ import { join } from 'node:path';
 import { scriptArguments } from './arguments.ts';
 import { FaultProxy } from './fault-proxy.ts';
 import { ensureRedis } from './install-redis.ts';
-import { printPlainly } from './plain-log.ts';
-import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
+import { createCalls, enableCall, verifyCall } from './printed-calls.ts';
+import { Processes } from './processes.ts';
+import { type RedisServer, startRedis } from './redis-server.ts';
 
-const ROOT = join(import.meta.dirname, '..', '..');
 /** Time of a packet from one region to the other, in milliseconds. */
 const WAY_MS = 40;
-const READY_MS_MAX = 60_000;
-const POLL_MS = 100;
 
 scriptArguments(
   `npm run regions: two regions on this machine, ${2 * WAY_MS} ms apart, until Ctrl-C. In one are Redis, a control plane and a verifier,
@@ -30,7 +27,7 @@ const ports = {
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-regions-'));
 const rootKey = randomBytes(32).toString('base64url');
 const servers: RedisServer[] = [];
-const children: ChildProcess[] = [];
+const processes = new Processes((message) => void fail(message));
 const proxies: FaultProxy[] = [];
 let isStopping = false;
 
@@ -38,8 +35,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 try {
   await start();
 } catch (error) {
-  console.error(`keyfence: ${(error as Error).message}`);
-  await stop(1);
+  await fail((error as Error).message);
 }
 
 async function start(): Promise<void> {
@@ -59,7 +55,7 @@ async function start(): Promise<void> {
   run('verifier far away', 'verifier/main.ts', ports.far, ports.farAdmin, {
     ...{ REDIS_URL: `redis://127.0.0.1:${await farFromRedis()}`, REDIS_READ_URL: replica.url, REGION: 'far' },
   });
-  await Promise.all([ports.controlPlaneAdmin, ports.homeAdmin, ports.farAdmin].map(untilReady));
+  await processes.untilReady();
   if (!isStopping) console.log(walk());
 }
 
@@ -78,60 +74,36 @@ function run(name: string, file: string, port: number, adminPort: number, settin
     DRAIN_MS: '0',
     LOG_LEVEL: 'warn',
   };
-  const child = spawnBound(process.execPath, [join(ROOT, file)], { ...process.env, ...own, ...settings });
-  if (child.stdout) printPlainly(child.stdout, name, console.log);
-  children.push(child);
-  child.once('exit', (code) => {
-    if (isStopping) return;
-    console.error(`keyfence: the ${name} ended with status ${code}`);
-    void stop(1);
-  });
-}
-
-async function untilReady(adminPort: number): Promise<void> {
-  const giveUpAtMs = performance.now() + READY_MS_MAX;
-  while (!isStopping) {
-    const response = await fetch(`http://127.0.0.1:${adminPort}/readyz`).catch(() => undefined);
-    if (response?.ok) return;
-    if (performance.now() > giveUpAtMs) throw new Error(`nothing is ready at port ${adminPort}`);
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
+  processes.run(name, file, { ...process.env, ...own, ...settings });
 }
 
 function walk(): string {
-  const controlPlane = `http://127.0.0.1:${ports.controlPlane}`;
-  const json = `-H 'content-type: application/json'`;
-  const admin = `-H "authorization: Bearer $ROOT_KEY" ${json}`;
-  const field = (name: string) => `sed -n 's/.*"${name}":"\\([^"]*\\)".*/\\1/p'`;
-  const verify = (port: number) =>
-    `curl -s -w ' %{time_total} s' http://127.0.0.1:${port}/v1/keys.verifyKey ${json} -d "{\\"key\\":\\"$KEY\\"}"; echo`;
+  const address = (port: number) => `http://127.0.0.1:${port}`;
+  const verify = (port: number) => verifyCall(address(port), `-w ' %{time_total} s' `);
   return `
 Two regions are ready, ${2 * WAY_MS} ms apart. Copy this into another terminal.
 
   ROOT_KEY='${rootKey}'
-  CREATED=$(curl -s ${controlPlane}/v1/keys.createKey ${admin} -d '{"apiId":"demo"}'); echo "$CREATED"
-  KEY=$(echo "$CREATED" | ${field('key')}); KEY_ID=$(echo "$CREATED" | ${field('keyId')})
+  ${createCalls(address(ports.controlPlane), { apiId: 'demo' })}
   ${verify(ports.home)}   # at home
   ${verify(ports.far)}   # far away, for the first time
   ${verify(ports.far)}   # from memory
-  curl -s ${controlPlane}/v1/keys.updateKey ${admin} -d "{\\"keyId\\":\\"$KEY_ID\\",\\"enabled\\":false}"; echo
+  ${enableCall(address(ports.controlPlane), false)}
   ${verify(ports.far)}   # refused
 
 Ctrl-C stops everything.
 `;
 }
 
+async function fail(message: string): Promise<void> {
+  console.error(`keyfence: ${message}`);
+  await stop(1);
+}
+
 async function stop(status: number): Promise<void> {
   if (isStopping) return;
   isStopping = true;
-  await Promise.all(
-    children.map(async (child) => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const exit = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGTERM');
-      await exit;
-    }),
-  );
+  await processes.stop();
   for (const proxy of proxies) proxy.close();
   await Promise.all(servers.map((server) => server.stop()));
   rmSync(directory, { recursive: true, force: true });

@@ -1,5 +1,4 @@
 // `npm start`: runs everything on this machine, for a first look. Not for production: see deploy/README.md.
-import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,16 +6,14 @@ import { integer, loadConfigOrExit } from '../../shared/process/load-config.ts';
 import { scriptArguments } from './arguments.ts';
 import { takeFolder, tell, untilFree } from './folder.ts';
 import { ensureRedis } from './install-redis.ts';
-import { printPlainly } from './plain-log.ts';
-import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
+import { createCalls, enableCall, verifyCall } from './printed-calls.ts';
+import { Processes } from './processes.ts';
+import { type RedisServer, startRedis } from './redis-server.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 /** Folder of the keys; tests use another. */
 const DATA = process.env['KEYFENCE_DATA'] || join(ROOT, '.keyfence');
-const READY_MS_MAX = 60_000;
-const POLL_MS = 100;
 const PARENT_POLL_MS = 500;
-const STOP_MS_MAX = 15_000;
 
 scriptArguments(
   `npm start: a private Redis, a control plane and a verifier on this machine, until Ctrl-C.
@@ -51,7 +48,7 @@ const UNUSED: Readonly<Record<string, string>> = {
 };
 for (const [name, instead] of Object.entries(UNUSED).filter(([name]) => env[name]))
   console.error(`keyfence: ${name} is not used by npm start, which starts two processes: ${instead}`);
-const children: { name: string; child: ChildProcess }[] = [];
+const processes = new Processes((message) => void fail(message));
 let redis: RedisServer | undefined;
 let stopping: Promise<void> | undefined;
 let isReported = false;
@@ -66,8 +63,7 @@ setInterval(() => process.ppid !== parent && void stop(0), PARENT_POLL_MS).unref
 try {
   await start();
 } catch (error) {
-  console.error(`keyfence: ${(error as Error).message}`);
-  await stop(1);
+  await fail((error as Error).message);
 }
 
 async function start(): Promise<void> {
@@ -99,25 +95,18 @@ async function start(): Promise<void> {
     ...(redis ? { REDIS_URL: redis.url } : {}),
     LOG_LEVEL: env['LOG_LEVEL'] || 'warn',
   };
-  const controlPlane = run('control plane', 'control-plane/main.ts', {
+  processes.run('control plane', 'control-plane/main.ts', {
     ...common,
     ...addresses.CONTROL_PLANE,
     ...(rootKeyFile ? { ROOT_KEY_FILE: rootKeyFile } : {}),
   });
   const { ROOT_KEY: _key, ROOT_KEY_FILE: _file, ...withoutRootKey } = common;
-  const verifier = run('verifier', 'verifier/main.ts', {
+  processes.run('verifier', 'verifier/main.ts', {
     ...withoutRootKey,
     ...addresses.VERIFIER,
   });
-  await Promise.all([untilReady(controlPlane), untilReady(verifier)]);
-  if (stopping !== undefined) return;
-  console.log(walk(controlPlane.base, verifier.base, rootKeyFile));
-}
-
-interface Running {
-  readonly name: string;
-  readonly base: string;
-  readonly readyUrl: string;
+  await processes.untilReady();
+  if (stopping === undefined) console.log(walk(bases.controlPlane, bases.verifier, rootKeyFile));
 }
 
 function addressOf(port: number, adminPort: number) {
@@ -126,35 +115,6 @@ function addressOf(port: number, adminPort: number) {
 
 function baseOf({ PORT }: { PORT: string }): string {
   return `http://127.0.0.1:${PORT}`;
-}
-
-function run(
-  name: string,
-  file: string,
-  settings: NodeJS.ProcessEnv & { PORT: string; ADMIN_PORT: string },
-): Running {
-  const child = spawnBound(process.execPath, [join(ROOT, file)], settings);
-  if (child.stdout) printPlainly(child.stdout, name, console.log);
-  children.push({ name, child });
-  child.once('exit', (code) => !stopping && void fail(`the ${name} ended with status ${code}`));
-  return {
-    name,
-    base: baseOf(settings),
-    readyUrl: `http://127.0.0.1:${settings.ADMIN_PORT}/readyz`,
-  };
-}
-
-async function untilReady({ name, readyUrl }: Running): Promise<void> {
-  const giveUpAtMs = performance.now() + READY_MS_MAX;
-  while (!stopping) {
-    const ready = await fetch(readyUrl).then(
-      (response) => response.ok,
-      () => false,
-    );
-    if (ready) return;
-    if (performance.now() > giveUpAtMs) throw new Error(`the ${name} is not ready after ${READY_MS_MAX} ms`);
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
 }
 
 /** Returns a file with a root key that is made once and kept beside the data, readable only by this user. */
@@ -166,12 +126,6 @@ function ownRootKeyFile(): string {
 
 function walk(controlPlane: string, verifier: string, rootKeyFile: string): string {
   const rootKey = rootKeyFile ? readFileSync(rootKeyFile, 'utf8').trim().split('\n')[0] : env['ROOT_KEY'];
-  const json = `-H 'content-type: application/json'`;
-  const admin = `-H "authorization: Bearer $ROOT_KEY" ${json}`;
-  const field = (name: string) => `sed -n 's/.*"${name}":"\\([^"]*\\)".*/\\1/p'`;
-  const verify = `curl -s ${verifier}/v1/keys.verifyKey ${json} -d "{\\"key\\":\\"$KEY\\"}"; echo`;
-  const set = (enabled: boolean) =>
-    `curl -s ${controlPlane}/v1/keys.updateKey ${admin} -d "{\\"keyId\\":\\"$KEY_ID\\",\\"enabled\\":${enabled}}"; echo`;
   return `
 Keyfence is ready.
   control plane  ${controlPlane}   (admins)
@@ -182,13 +136,12 @@ ${redis ? `  Redis          ${redis.url}   (REDIS_URL, for the library)\n` : ''}
 Try it: copy this into another terminal.
 
   ROOT_KEY='${rootKey}'
-  CREATED=$(curl -s ${controlPlane}/v1/keys.createKey ${admin} -d '{"apiId":"demo","name":"first"}'); echo "$CREATED"
-  KEY=$(echo "$CREATED" | ${field('key')}); KEY_ID=$(echo "$CREATED" | ${field('keyId')})
-  ${verify}   # valid
-  ${set(false)}
-  ${verify}   # refused
-  ${set(true)}
-  ${verify}   # valid again
+  ${createCalls(controlPlane, { apiId: 'demo', name: 'first' })}
+  ${verifyCall(verifier)}   # valid
+  ${enableCall(controlPlane, false)}
+  ${verifyCall(verifier)}   # refused
+  ${enableCall(controlPlane, true)}
+  ${verifyCall(verifier)}   # valid again
 
 Ctrl-C stops everything. Keys are kept in ${DATA}.
 `;
@@ -202,19 +155,10 @@ async function fail(message: string): Promise<void> {
 /** The verifier and the control plane stop first, so that they can still deregister in Redis. */
 function stop(status: number): Promise<void> {
   stopping ??= (async () => {
-    await Promise.all(children.map(({ child }) => untilExit(child)));
+    await processes.stop();
     await redis?.stop();
     if (isReported) tell(DATA, undefined);
     process.exit(status);
   })();
   return stopping;
-}
-
-async function untilExit(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const exit = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  child.kill('SIGTERM');
-  const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS_MAX);
-  await exit;
-  clearTimeout(timer);
 }
