@@ -35,6 +35,13 @@ export const PAIRS = [
   ['test/control-plane/cli/library.test.ts', 'test/end-to-end/moving-from-unkey.test.ts'],
   ['test/end-to-end/edges.test.ts', 'test/control-plane/cli/declared.test.ts'],
   ['test/control-plane/dashboard/truth.test.ts', 'test/deploy/small.test.ts'],
+  ['test/end-to-end/lifecycle.test.ts', 'test/end-to-end/start.test.ts'],
+  ['test/control-plane/dashboard/keys.test.ts', 'test/control-plane/dashboard/key.test.ts'],
+  ['test/control-plane/dashboard/reference.test.ts', 'test/control-plane/dashboard/commands.test.ts'],
+  ['test/control-plane/webhooks/kills.test.ts', 'test/control-plane/identities/races.test.ts'],
+  ['test/verifier/proxy/proxy-differential.test.ts', 'test/verifier/lane/differential.test.ts'],
+  ['test/deploy/group.test.ts', 'test/deploy/rollout.test.ts'],
+  ['test/deploy/rotation.test.ts', 'test/deploy/users.test.ts'],
 ] as const;
 
 /** The files of which it is the turn. All of them unless the environment has SHARES=commit. */
