@@ -29,6 +29,9 @@ export interface Hold {
   readonly id: string;
   /** Unix milliseconds. */
   readonly expiresAt: number;
+  /** Amounts that it took, if the question says `atLeast`: credits, and of rate limits; undefined = of none. */
+  readonly credits?: number;
+  readonly ratelimits?: readonly { readonly name: string; readonly cost: number }[];
 }
 
 /** The cost of a hold that ended. */
@@ -159,7 +162,8 @@ export class Holds {
     const digest = names.length === 0 ? '' : this.#placeOf(key);
     this.#open.set(id, { keyId, apiId, parts, names, digest, timer, releasing: undefined, isOver: false });
     this.#perKey.set(keyId, (this.#perKey.get(keyId) ?? 0) + 1);
-    return { id, expiresAt: Math.floor(this.#clock.wallMs()) + forMs };
+    const hold = { id, expiresAt: Math.floor(this.#clock.wallMs()) + forMs };
+    return needs.some(({ least }) => least !== undefined) ? { ...hold, ...amountsTaken(parts) } : hold;
   }
 
   /**
@@ -309,6 +313,16 @@ export class Holds {
     const over = 'it was released more than a minute ago, or its time was over, or it never was';
     return new ApiError('HOLD_UNKNOWN', `hold: ${isOwn ? over : other}`);
   }
+}
+
+/** Returns what a hold took, as its answer says it. */
+export function amountsTaken(
+  parts: readonly Pick<Part, 'name' | 'held'>[],
+): Pick<Hold, 'credits' | 'ratelimits'> {
+  const amounts = parts.flatMap(({ name, held: cost }) => (name === undefined ? [] : [{ name, cost }]));
+  const ratelimits = amounts.filter(({ name }) => name !== CREDITS);
+  const credits = amounts.find(({ name }) => name === CREDITS)?.cost;
+  return { ...(credits !== undefined && { credits }), ...(ratelimits.length > 0 && { ratelimits }) };
 }
 
 /** Returns what work cost of a part of its hold; places cost nothing. */

@@ -21,26 +21,28 @@ export const isMetered = (
 /**
  * Returns all needs of a request, in the order in which they refuse it: rate limits, then places, then credits. Of limits
  * with one name, that of the key applies, or else that of its identity, or else that of its roles.
- * @param holds true = the request takes places; false = they must only be free
+ * @param hold undefined = places must only be free, and are not taken
+ * @param settled what the question settled on where its hold takes less; undefined = it was not asked before
  * @returns the name of a limit in the question that none of them has
  */
 export function needsOf(
   entry: Entry,
   requirements: Requirements,
   effectivePermissions: EffectivePermissions | undefined,
-  holds: boolean,
+  hold: HoldRequest | undefined,
+  settled?: Map<Pool, Need>,
 ): Need[] | string {
   if (requirements === LOOK) return everyNeed(entry, effectivePermissions);
   const { epoch, limitsId, limits } = entry;
   const needs: Need[] = [];
   const places: Need[] = [];
   const add = (pool: Pool, limit: Limit) => {
-    if (isPlaces(limit)) places.push({ pool, cost: 1, limit, isOnlySeen: !holds });
+    if (isPlaces(limit)) places.push({ pool, cost: 1, limit, isOnlySeen: hold === undefined });
     else needs.push({ pool, cost: 1, limit });
   };
   if (limits?.[0]?.isAutoApplied) addAlways(add, entry, limits, requirements);
   if (effectivePermissions) addShared(add, entry, requirements, effectivePermissions);
-  for (const { name, cost, own, isHeld, isOptional } of requirements.limits) {
+  for (const { name, cost, own, isHeld, isOptional, least } of requirements.limits) {
     const ofKey = own ?? limitNamed(limits, name);
     const ofIdentity = ofKey ? undefined : limitNamed(effectivePermissions?.identity?.limits, name);
     const limit = ofKey ?? ofIdentity ?? limitNamed(effectivePermissions?.limits, name);
@@ -51,12 +53,25 @@ export function needsOf(
     const pool = ofKey
       ? epoch.pools.get(limitPool(limitsId, limit), limit)
       : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
-    needs.push({ pool, cost, limit, isHeld });
+    const need = { pool, cost, limit, isHeld };
+    needs.push(least === undefined ? need : settledOn({ ...need, least }, settled));
   }
   needs.push(...places);
   const credits = creditsFor(entry, effectivePermissions);
-  if (credits) needs.push({ pool: credits, cost: requirements.cost, limit: undefined });
+  if (credits) {
+    const need = { pool: credits, cost: requirements.cost, limit: undefined };
+    const least = hold?.leastCredits;
+    needs.push(least === undefined ? need : settledOn({ ...need, least }, settled));
+  }
   return needs;
+}
+
+/** Returns a need with the amount on which its question settled before: another would be asked for without end. */
+function settledOn(need: Need, settled: Map<Pool, Need> | undefined): Need {
+  const { cost, lowered } = settled?.get(need.pool) ?? need;
+  const now = lowered === undefined ? need : { ...need, cost, lowered };
+  settled?.set(need.pool, now);
+  return now;
 }
 
 /** Returns all that may limit the key, to be looked at and not taken. */

@@ -260,6 +260,8 @@ export interface HoldRequest {
   readonly onlyWith?: 'places' | 'placesOrCredits' | undefined;
   /** The rate limits of which it reserves something; undefined = none. */
   readonly names?: readonly string[] | undefined;
+  /** The least credits that it takes, if the cost is not there; undefined = the whole cost. */
+  readonly leastCredits?: number | undefined;
 }
 
 /** A question about a key. It is a value: a caller that reuses the object must copy it before a look-up. */
@@ -393,20 +395,45 @@ export const CREDITS = 'credits';
 
 const amount = (description: string) => wholeNumber(0, LIMIT_MAX, description);
 
+/** The least that a hold takes. 0 would accept a key that has nothing left. */
+const atLeast = optional(
+  wholeNumber(
+    1,
+    CREDITS_MAX,
+    'Takes what is there, but no less than this; default: all or nothing. The answer says how much.',
+  ),
+  undefined,
+);
+
+/** Throws if a hold would take at least more than it asks for. */
+function checkLeast(
+  least: number | undefined,
+  cost: number,
+  place: string,
+  most: string,
+  { refuse }: Pick<Reading, 'refuse'>,
+): void {
+  if (least !== undefined && least > cost) throw refuse(`${place}: must be at most ${most}, ${cost}`);
+}
+
 const heldLimits = converted(
   list(
     object({
       name: textLike(LIMIT_NAME, 'The limit.'),
       cost: required(amount('The most that the work can take of it.')),
+      atLeast,
     }),
     HELD_LIMITS_MAX,
     'Rate limits of which to reserve an amount, in place of what the question takes of them; 400 if the key has none of that name, unless `onlyIfNeeded`.',
   ),
-  (limitList, place, { refuse }) => {
+  (limitList, place, reading) => {
+    const { refuse } = reading;
     const names = limitList.map(({ name }) => name);
     const double = names.find((name, i) => name === CREDITS || names.indexOf(name) < i);
     if (double === CREDITS) throw refuse(`${place}: a rate limit of the name ${CREDITS} cannot be held`);
     if (double !== undefined) throw refuse(`${place}: must contain ${double} only once`);
+    for (const [i, { cost, atLeast }] of limitList.entries())
+      checkLeast(atLeast, cost, `${place}.${i}.atLeast`, 'cost', reading);
     return limitList;
   },
 );
@@ -421,6 +448,7 @@ const hold = object(
       ),
       undefined,
     ),
+    atLeast,
     forMs: optional(
       wholeNumber(
         HOLD_MIN_MS,
@@ -445,10 +473,13 @@ function heldTo(
   requirements: Requirements,
   request: Read<typeof hold> | undefined,
   costName: string | false,
-  { refuse }: Pick<Reading, 'refuse'>,
+  reading: Pick<Reading, 'refuse'>,
 ): Pick<Question, 'requirements' | 'hold'> {
   if (request === undefined) return { requirements, hold: undefined };
-  const { credits: cost, forMs, ratelimits, onlyIfNeeded } = request;
+  const { refuse } = reading;
+  const { credits: cost, atLeast: leastCredits, forMs, ratelimits, onlyIfNeeded } = request;
+  if (leastCredits !== undefined && cost === undefined) throw refuse('hold.atLeast: needs hold.credits');
+  checkLeast(leastCredits, cost ?? 0, 'hold.atLeast', 'hold.credits', reading);
   if (cost !== undefined && costName)
     throw refuse(`hold.credits: takes the place of ${costName}; send one of them`);
   const onlyWith = onlyIfNeeded ? (cost === undefined ? 'places' : 'placesOrCredits') : undefined;
@@ -456,24 +487,38 @@ function heldTo(
   const double = requirements.limits.find(({ name }) => names.includes(name));
   if (double)
     throw refuse(`hold.ratelimits: takes the place of ratelimits; name ${double.name} in one of them`);
-  const held = ratelimits.map((each) => ({ ...each, isHeld: true, isOptional: onlyIfNeeded }));
+  const held = ratelimits.map(({ name, cost, atLeast: least }) => ({
+    ...{ name, cost, isHeld: true, isOptional: onlyIfNeeded },
+    ...(least !== undefined && { least }),
+  }));
   return {
     requirements:
       cost === undefined && held.length === 0
         ? requirements
         : { ...requirements, cost: cost ?? requirements.cost, limits: [...requirements.limits, ...held] },
-    hold: { forMs, onlyWith, ...(names.length > 0 && { names }) },
+    hold: {
+      ...{ forMs, onlyWith },
+      ...(names.length > 0 && { names }),
+      ...(leastCredits !== undefined && { leastCredits }),
+    },
   };
 }
 
 /** Returns the fields of a body for a question with a hold, besides those of its requirements. */
 export function holdFields({ hold, requirements }: Pick<Question, 'requirements' | 'hold'>): object {
   if (hold === undefined) return {};
-  const { forMs, onlyWith } = hold;
+  const { forMs, onlyWith, leastCredits: atLeast } = hold;
   const held = requirements.limits.filter(({ isHeld }) => isHeld);
-  const ratelimits = held.length === 0 ? undefined : held.map(({ name, cost }) => ({ name, cost }));
+  const ratelimits =
+    held.length === 0 ? undefined : held.map(({ name, cost, least }) => ({ name, cost, atLeast: least }));
   if (onlyWith === 'places') return { hold: { forMs, ratelimits, onlyIfNeeded: true } };
-  const fields = { credits: requirements.cost, forMs, ratelimits, ...(onlyWith && { onlyIfNeeded: true }) };
+  const fields = {
+    credits: requirements.cost,
+    atLeast,
+    forMs,
+    ratelimits,
+    ...(onlyWith && { onlyIfNeeded: true }),
+  };
   return { remaining: undefined, hold: fields };
 }
 

@@ -283,9 +283,18 @@ export const VERDICT_FIELDS = {
       properties: {
         id: string('What `keys.release` takes. Who has it can end the hold.'),
         expiresAt: number('When it ends by itself, in Unix milliseconds.'),
+        credits: number('Credits that it took; only where the question says `atLeast`, like the next.'),
+        ratelimits: {
+          type: 'array',
+          description: 'What it took of rate limits.',
+          items: {
+            type: 'object',
+            properties: { name: string('The limit.'), cost: number('The amount.') },
+          },
+        },
       },
     },
-    json: ({ hold }) => (hold === undefined ? '' : `{"id":"${hold.id}","expiresAt":${hold.expiresAt}}`),
+    json: ({ hold }) => (hold === undefined ? '' : JSON.stringify(hold)),
     value: ({ hold }) => hold,
   } satisfies VerdictField<Hold>,
 };

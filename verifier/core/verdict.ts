@@ -2,6 +2,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { ask, giveBack, type Need, spend } from '#shared/protocol/allowances/allowance.ts';
 import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
+import type { Pool } from '#shared/protocol/allowances/pool.ts';
 import type { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
 import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
@@ -114,8 +115,9 @@ export class Verdicts {
    * Redis: memory lacks the key's credits or limits, its roles or its identity. Throws LookupGivenUp if too many holds are
    * open. Call it only in the synchronous block in which the lease of the entry's epoch was found to hold: that instant
    * is now.
+   * @param settled what the question settled on where its hold takes less
    */
-  decide(entry: Entry, question: Question): Verdict | undefined {
+  decide(entry: Entry, question: Question, settled?: Map<Pool, Need>): Verdict | undefined {
     if (question.allowedApis?.has(entry.epoch.apiId) === false) return NOT_FOUND;
     const join = entry.links && this.#sharedLog.join(entry, entry.links);
     if (join === undefined && entry.links !== undefined) return undefined;
@@ -129,7 +131,7 @@ export class Verdicts {
     const { requirements, tags, hold } = question;
     let needs: Need[] | string = NO_NEEDS;
     if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions))
-      needs = needsOf(entry, requirements, effectivePermissions, hold !== undefined);
+      needs = needsOf(entry, requirements, effectivePermissions, hold, settled);
     // Spender names the limit that nobody has.
     if (typeof needs === 'string') return undefined;
     const holds = hold && verdict.code === 'VALID' && hasHeld(needs, hold);
@@ -195,14 +197,16 @@ export class Spender {
    */
   verdict(lookup: Lookup): Promise<Verdict> {
     const { digest, question } = lookup;
+    const { hold } = question;
+    const settled = hold && new Map<Pool, Need>();
     return untilServed(this.#deadlines, (waiter) => {
       const entry = this.#cache.get(digest);
       if (entry === undefined) return this.#lookUpAgain(lookup);
       if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
       if (!this.#verdicts.isKnown(entry)) return this.#lookUpAgain(lookup);
-      const verdict = this.#verdicts.decide(entry, question);
+      const verdict = this.#verdicts.decide(entry, question, settled);
       const effectivePermissions = this.#verdicts.effectivePermissionsOf(entry);
-      const needs = needsOf(entry, question.requirements, effectivePermissions, question.hold !== undefined);
+      const needs = needsOf(entry, question.requirements, effectivePermissions, hold, settled);
       if (typeof needs === 'string') {
         if (verdict) return verdict;
         throw new ApiError(
@@ -225,7 +229,7 @@ export class Spender {
     if (entry === undefined || !this.#verdicts.isKnown(entry)) return undefined;
     if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
     const requirements = { ...DEFAULT_REQUIREMENTS, limits: [{ name, cost: 0 }] };
-    const needs = needsOf(entry, requirements, this.#verdicts.effectivePermissionsOf(entry), false);
+    const needs = needsOf(entry, requirements, this.#verdicts.effectivePermissionsOf(entry), undefined);
     return typeof needs === 'string' ? undefined : needs.find(({ limit }) => limit?.name === name);
   }
 

@@ -1,7 +1,11 @@
-import type { Costs, HeldKey, HoldOptions, KeyVerifier, Release } from './key-verifier.ts';
+import type { HeldKey, HoldOptions, KeyVerifier, Release } from './key-verifier.ts';
 
 /** Returns the rate limits of a hold. */
-const amountsOf = (reserve: Costs) => Object.entries(reserve).map(([name, cost]) => ({ name, cost }));
+const amountsOf = (reserve: NonNullable<HoldOptions['reserve']>) =>
+  Object.entries(reserve).map(([name, amount]) => ({
+    name,
+    ...(typeof amount === 'object' ? amount : { cost: amount }),
+  }));
 
 /** Asks about a key with a hold, and returns the verdict with the functions that end the hold. */
 export async function holdThrough(
@@ -11,10 +15,11 @@ export async function holdThrough(
 ): Promise<HeldKey> {
   if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
   if ('hold' in options)
-    throw new TypeError('hold: unknown option; its parts are credits, reserve and forMs');
-  const { credits, forMs, reserve, ...question } = options;
+    throw new TypeError('hold: unknown option; its parts are credits, atLeast, reserve and forMs');
+  const { credits, atLeast, forMs, reserve, ...question } = options;
   const hold = {
     ...(credits !== undefined && { credits }),
+    ...(atLeast !== undefined && { atLeast }),
     ...(forMs !== undefined && { forMs }),
     ...(reserve !== undefined && { ratelimits: amountsOf(reserve) }),
   };

@@ -41,8 +41,19 @@ export interface KnownKey {
   readonly ratelimits?: readonly LimitState[];
   /** All concurrency limits that applied to the question. */
   readonly concurrency?: readonly PlacesState[];
-  /** The hold that the question asked for. */
-  readonly hold?: { readonly id: string; readonly expiresAt: number };
+  /** The hold that the question asked for. With `atLeast` in it, also what it took: credits, and of rate limits. */
+  readonly hold?: {
+    readonly id: string;
+    readonly expiresAt: number;
+    readonly credits?: number;
+    readonly ratelimits?: readonly HeldAmount[];
+  };
+}
+
+/** An amount of a rate limit in a hold. */
+interface HeldAmount {
+  readonly name: string;
+  readonly cost: number;
 }
 
 /** The state of a concurrency limit after a verification. */
@@ -123,8 +134,10 @@ export interface QuestionOptions {
   readonly hold?: {
     /** Credits to reserve, in place of `remaining.cost`. */
     readonly credits?: number;
+    /** Reserves the credits that are there, but no less than this; default: all or nothing. */
+    readonly atLeast?: number;
     /** Amounts of rate limits to reserve, at most 8, in place of what the request takes of them. */
-    readonly ratelimits?: readonly { readonly name: string; readonly cost: number }[];
+    readonly ratelimits?: readonly (HeldAmount & { readonly atLeast?: number })[];
     /** Time after which the hold ends by itself and is charged in full, 1,000..3,600,000 ms; default 60,000. */
     readonly forMs?: number;
     /** True = no hold if there is nothing to release: no concurrency limit, and nothing reserved that the key has. */
@@ -135,8 +148,10 @@ export interface QuestionOptions {
 export interface HoldOptions extends Omit<QuestionOptions, 'hold' | 'remaining'> {
   /** Credits to reserve, if the key has credits; default 1. */
   readonly credits?: number;
-  /** Amounts to reserve of rate limits by their names, such as `{ tokens: 5000 }`, at most 8. */
-  readonly reserve?: Costs;
+  /** Reserves the credits that are there, but no less than this; default: all or nothing. `hold` of the verdict says how many. */
+  readonly atLeast?: number;
+  /** Amounts to reserve of rate limits by their names, such as `{ tokens: 5000 }` or `{ tokens: { cost: 5000, atLeast: 500 } }`, at most 8. */
+  readonly reserve?: Readonly<Record<string, number | { readonly cost: number; readonly atLeast?: number }>>;
   /** Time after which the hold ends by itself and is charged in full, 1,000..3,600,000 ms; default 60,000. */
   readonly forMs?: number;
 }

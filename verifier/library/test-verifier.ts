@@ -6,6 +6,7 @@ import { drawBytes } from '#shared/rules/key-format.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type KeyFacts, RULES, UNRESTRICTED } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
+import { amountsTaken } from '../core/holds.ts';
 import { CREDITS, holdFields } from '../core/question.ts';
 import { readWatchOptions } from './events.ts';
 import { holdThrough } from './held-key.ts';
@@ -153,10 +154,11 @@ class MemoryVerifier implements TestVerifier {
     const question = readQuestionOptions(key, options);
     if (this.#isClosed || this.#isUnavailable(key)) return undefined;
     if (!question.isRecheck) this.questions.push({ key, options: presentIn(options, question) });
+    const before = this.#keys.get(key)?.remaining;
     const verdict = this.#verdict(key, question);
     if (verdict.code === 'VALID' && verdict.remaining !== undefined)
       this.#keys.set(key, { ...this.#keys.get(key), remaining: verdict.remaining });
-    return verdict.code === 'VALID' ? this.#withHold(key, verdict, question) : verdict;
+    return verdict.code === 'VALID' ? this.#withHold(key, verdict, question, before) : verdict;
   }
 
   async verify(key: string, options: QuestionOptions = {}): Promise<KeyVerdict> {
@@ -167,15 +169,25 @@ class MemoryVerifier implements TestVerifier {
       : new VerifierError('SERVICE_UNAVAILABLE', 'the test set this key to unavailable');
   }
 
-  #withHold(key: string, verdict: ValidKey, { hold, requirements }: KeylessQuestion): KeyVerdict {
+  #withHold(
+    key: string,
+    verdict: ValidKey,
+    { hold, requirements }: KeylessQuestion,
+    before: number | undefined,
+  ): KeyVerdict {
     const hasCredits = verdict.remaining !== undefined;
     const isNeeded =
       verdict.concurrency !== undefined || (hasCredits && hold?.onlyWith === 'placesOrCredits');
     if (hold === undefined || (hold.onlyWith && !hold.names && !isNeeded)) return verdict;
     const id = `hold_test_${drawBytes(16).toString('base64url')}`;
     const limits = requirements.limits.filter(({ isHeld }) => isHeld);
-    this.#holds.set(id, { key, reserved: requirements.cost, limits });
-    return { ...verdict, hold: { id, expiresAt: systemClock.wallMs() + hold.forMs } };
+    const reserved = (before ?? requirements.cost) - (verdict.remaining ?? 0);
+    this.#holds.set(id, { key, reserved, limits });
+    const parts = limits.map(({ name, cost: held }) => ({ name, held }));
+    if (hasCredits) parts.push({ name: CREDITS, held: reserved });
+    const isLess = hold.leastCredits !== undefined || limits.some(({ least }) => least !== undefined);
+    const expiresAt = systemClock.wallMs() + hold.forMs;
+    return { ...verdict, hold: { id, expiresAt, ...(isLess && amountsTaken(parts)) } };
   }
 
   hold(key: string, options?: HoldOptions): Promise<HeldKey> {
@@ -238,12 +250,13 @@ class MemoryVerifier implements TestVerifier {
     over.abort(new WatchError(code));
   }
 
-  #verdict(key: string, { apiId, requirements, isRecheck }: KeylessQuestion): KeyVerdict {
+  #verdict(key: string, { apiId, requirements, isRecheck, hold }: KeylessQuestion): KeyVerdict {
     const { state = 'valid', ...fields } = this.#keys.get(key) ?? { state: 'notFound' as const };
     if (state === 'notFound' || state === 'unavailable') return { valid: false, code: 'NOT_FOUND' };
     const data: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
     const { remaining } = data;
-    const cost = isRecheck ? 0 : requirements.cost;
+    const least = hold?.leastCredits ?? requirements.cost;
+    const cost = isRecheck ? 0 : Math.max(least, Math.min(requirements.cost, remaining ?? requirements.cost));
     const broken = brokenRule(
       factsOf(data),
       { apiId, presenter: UNKNOWN_PRESENTER, ...requirements },

@@ -6,7 +6,12 @@ import type { Pool } from './pool.ts';
 /** The need of a request in one pool. */
 export interface Need {
   readonly pool: Pool;
-  readonly cost: number;
+  /** Amount that the request takes. If it may take less, `spend` lowers this, down to `least`. */
+  cost: number;
+  /** The least that a hold takes, if the whole cost is not there; undefined = the whole cost. */
+  readonly least?: number | undefined;
+  /** Number of times that the cost was lowered; undefined = 0. */
+  lowered?: number;
   /** undefined = the need is for credits. */
   readonly limit: Limit | undefined;
   /** True = it must be there, but is not taken: a place, for a question without a hold. */
@@ -42,6 +47,22 @@ export interface Spending {
 
 const look = ({ pool, cost, limit }: Need, now: Instant) => pool.look(cost, now, limit?.limit);
 
+/** Number of times that a cost is lowered to what is left. Then it falls faster: others take that meanwhile, or do not give it back. */
+const CLOSE_MAX = 2;
+
+/** Lowers the cost of a hold that takes less, until it is not known to be too much. */
+function lookLower(need: Need, least: number, now: Instant): ReturnType<typeof look> {
+  let outlook = look(need, now);
+  while (outlook === 'too little' && need.cost > least) {
+    const { pool, cost, limit, lowered = 0 } = need;
+    const part = Math.floor((cost - least) / 2 ** Math.max(0, lowered - CLOSE_MAX));
+    need.cost = Math.max(least, Math.min(cost - 1, pool.remaining(limit?.limit), least + part));
+    need.lowered = lowered + 1;
+    outlook = look(need, now);
+  }
+  return outlook;
+}
+
 /**
  * Takes all needs, or nothing if any pool has too little; undefined = the caller must ask Redis first. A cost that is known
  * not to fit refuses before Redis is asked about the others.
@@ -53,7 +74,7 @@ export function spend(needs: readonly Need[], now: Instant, beforeHold?: () => v
   let refusedNeed: Need | undefined;
   let isKnown = true;
   for (const need of needs) {
-    const outlook = look(need, now);
+    const outlook = need.least === undefined ? look(need, now) : lookLower(need, need.least, now);
     if (outlook === 'too little') refusedNeed ??= need;
     else if (outlook === undefined) isKnown = false;
   }

@@ -71,6 +71,8 @@ export interface LimitRequirement {
   readonly own?: Limit;
   /** True = a hold reserves the amount, and its release says what is taken. */
   readonly isHeld?: boolean;
+  /** The least that the hold takes, if the whole cost is not there; undefined = the whole cost. */
+  readonly least?: number | undefined;
   /** True = a key without such a limit takes nothing. */
   readonly isOptional?: boolean;
 }

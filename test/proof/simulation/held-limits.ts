@@ -19,7 +19,7 @@ export function emptyWindowMs({ plan: { rate, heldLimits }, timeline }: World): 
  * Holds most of a limit at one verifier and takes the rest, is refused at another one, gives everything back, and takes it there. Resolves
  * when that is done. Call it when nothing fails any more, at the beginning of an empty window.
  */
-export async function takeAgain({ verifiers, keys }: World): Promise<void> {
+export async function takeAgain({ plan, verifiers, keys }: World): Promise<void> {
   const [first, other] = [verifiers[0], verifiers.at(-1)];
   if (!first || !other) return;
   const verdict = await Promise.any(
@@ -32,12 +32,15 @@ export async function takeAgain({ verifiers, keys }: World): Promise<void> {
   if (!verdict || verdict.limit < 4) return;
   const { secret } = verdict.key;
   const limit = verdict.limit - 1;
-  const held = await until(first, secret, limit, isValid, true);
+  const held = await until(first, secret, limit, isValid, limit);
   // With this, Redis hears what is held.
   await until(first, secret, 1, isValid);
   await until(other, secret, 2, ({ code }) => code === 'RATE_LIMITED');
   await first.verifier.holds.release(held.hold?.id ?? '', { [DEFAULT_LIMIT]: 0 });
-  await until(other, secret, limit, isValid);
+  // All that is there, which is less than it asks for.
+  if (plan.atLeast)
+    await until(other, secret, limit + 1, ({ hold }) => hold?.ratelimits?.[0]?.cost === limit, 2);
+  else await until(other, secret, limit, isValid);
 }
 
 const isValid = ({ code }: Verdict) => code === 'VALID';
@@ -47,10 +50,15 @@ async function until(
   secret: string,
   cost: number,
   isAnswer: (verdict: Verdict) => boolean,
-  isHeld = false,
+  least?: number,
 ): Promise<Verdict> {
+  const isHeld = least !== undefined;
   const hold = isHeld ? { forMs: FOR_MS, names: [DEFAULT_LIMIT] } : undefined;
-  const requirements = { ...DEFAULT_REQUIREMENTS, cost: 0, limits: [{ name: DEFAULT_LIMIT, cost, isHeld }] };
+  const requirements = {
+    ...DEFAULT_REQUIREMENTS,
+    cost: 0,
+    limits: [{ name: DEFAULT_LIMIT, cost, isHeld, least }],
+  };
   const question = questionAbout(secret, { requirements, hold });
   for (;;) {
     const verdict = await Promise.resolve(verifier.decide(question) ?? verifier.lookUp(question)).catch(

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { share } from '../../harness/share.ts';
 import { MUTANTS, planted } from './mutants.ts';
 import {
+  AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
@@ -61,6 +62,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    AT_LEAST_SEEDS,
     NEARBY_SEEDS,
     HELD_LIMIT_SEEDS,
     TOKEN_SEEDS,

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { registerHooks, syncBuiltinESMExports } from 'node:module';
 import {
+  AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
@@ -1005,6 +1006,41 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+const ALLOWANCE = 'shared/protocol/allowances/allowance.ts';
+
+/** The same for holds that take less where there is less. */
+const OF_AT_LEAST: Readonly<Record<string, Mutant>> = {
+  'less than a hold takes at least': {
+    breaks: 'A hold takes what is there, however little. (I28)',
+    seed: AT_LEAST_SEEDS,
+    file: ALLOWANCE,
+    edits: [['need.cost = Math.max(least, ', 'need.cost = Math.max(1, ']],
+  },
+  'a hold forgets on what it settled': {
+    breaks: 'A question that waited asks for the whole cost again, which is not there. (I27)',
+    seed: AT_LEAST_SEEDS,
+    file: 'verifier/core/needs.ts',
+    edits: [['settled?.get(need.pool) ?? need;', 'need;']],
+  },
+  'a hold says what it asked for': {
+    breaks: 'A hold takes what is there, and tells and settles the whole cost. (I15)',
+    seed: AT_LEAST_SEEDS,
+    file: 'verifier/core/verdict.ts',
+    edits: [
+      [
+        'this.#holds.begin(entry, question, needs, hold)',
+        'this.#holds.begin(entry, question, needsOf(entry, requirements, effectivePermissions, hold) as Need[], hold)',
+      ],
+    ],
+  },
+  'a hold takes the least': {
+    breaks: 'A hold takes the least, although more is there. (I27)',
+    seed: AT_LEAST_SEEDS,
+    file: ALLOWANCE,
+    edits: [['pool.remaining(limit?.limit), least + part', 'least']],
+  },
+};
+
 /** By what is left out of the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
@@ -1021,6 +1057,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_DELETIONS,
   ...OF_TOKENS,
   ...OF_HELD_LIMITS,
+  ...OF_AT_LEAST,
 };
 
 /** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */

@@ -92,6 +92,8 @@ export interface Plan {
   readonly heldLimits?: true;
   /** True if verifiers ask for a root key, which is enabled and disabled. */
   readonly rootKeys?: true;
+  /** True if holds take less where there is less. */
+  readonly atLeast?: true;
   /** True if the limits of keys are raised and lowered, and calls take off all credits. */
   readonly limitsChange?: true;
   /** Amounts of one limit that two roles give to the keys of an identity, and that two questions define; undefined = no such limits. */
@@ -103,6 +105,9 @@ export interface Plan {
   /** About the time after which something happens to the replica where verifiers look keys up; undefined = there is none. */
   readonly nearbyFaultMs?: number;
 }
+
+/** Seeds from here on are of worlds in which holds take less where there is less. */
+export const AT_LEAST_SEEDS = 210_000_000;
 
 /** Seeds from here on are of worlds in which verifiers look keys up at a replica nearby. */
 export const NEARBY_SEEDS = 200_000_000;
@@ -185,6 +190,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= AT_LEAST_SEEDS) return planWithAtLeast(seed);
   if (seed >= NEARBY_SEEDS) return planWithNearby(seed);
   if (seed >= HELD_LIMIT_SEEDS) return planWithHeldLimits(seed);
   if (seed >= TOKEN_SEEDS) return planWithTokens(seed);
@@ -275,6 +281,14 @@ function planWithHeldLimits(seed: number): Plan {
     verifyPeriodMs: random.pick([3, 10, 100]),
     redis: { ...redis, payloadBytesMax: 400 },
   };
+}
+
+/** Two in three have credits besides the held limit. */
+function planWithAtLeast(seed: number): Plan {
+  const random = new Random(seed);
+  const plan = planOf(seed - AT_LEAST_SEEDS + HELD_LIMIT_SEEDS);
+  const credits = random.pick([5, 50, 500]);
+  return { ...plan, seed, atLeast: true, credits: random.chance(0.5) ? credits : plan.credits };
 }
 
 function planWithSharedLimits(seed: number): Plan {

@@ -2,6 +2,7 @@ import { queryObjects } from 'node:v8';
 import { expect, test } from 'vitest';
 import { share, turn } from '../../harness/share.ts';
 import {
+  AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
@@ -44,6 +45,7 @@ const NEW = [
   TOKEN_SEEDS,
   NEARBY_SEEDS,
   HELD_LIMIT_SEEDS,
+  AT_LEAST_SEEDS,
 ].flatMap((from) => Array.from({ length: 3 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 

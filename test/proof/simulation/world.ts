@@ -351,9 +351,9 @@ export class World {
     const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
     const { machine, verifier, following, firstAskedAtMs, protocol } = process;
     const begunAtMs = this.timeline.nowMs;
-    const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
-    const { rate } = this.plan;
-    const { heldLimits } = this.plan;
+    const { rate, heldLimits, atLeast, credits } = this.plan;
+    const some = atLeast && credits ? [1, 1, 3, Math.ceil(credits / 2), credits] : [0, 1, 1, 1, 3];
+    const cost = credits === undefined ? 1 : this.random.pick(some);
     const costs = heldLimits && rate ? [1, 1, 2, Math.ceil(rate.limit / 2), rate.limit] : [0, 1, 1, 1, 2];
     const limitCost = rate && !rate.autoApply ? this.random.pick(costs) : 1;
     const hold =
@@ -361,23 +361,38 @@ export class World {
         ? { forMs: this.random.pick([1000, 3000]), ...(heldLimits && { names: [DEFAULT_LIMIT] }) }
         : undefined;
     const isHeld = hold !== undefined && heldLimits === true;
+    const leastOf = (most: number) =>
+      (atLeast && hold && this.random.pick([0, 1, Math.ceil(most / 2), most])) || undefined;
+    const [leastCredits, least] = [leastOf(cost), leastOf(limitCost)];
     const attempts = new Attempts(this.timeline);
     const requirements = {
       get cost() {
         attempts.count();
         return cost;
       },
-      limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost, isHeld }] : [],
+      limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost, isHeld, least }] : [],
       permissions: undefined,
     };
-    const question = questionAbout(key.secret, { requirements, hold });
+    const question = questionAbout(key.secret, { requirements, hold: hold && { ...hold, leastCredits } });
     const answer = (verdict: Verdict) => {
       const { code, entry, spending, effectivePermissions } = verdict;
-      const uses = code === 'VALID' ? this.#counted(verdict, key, limitCost, begunAtMs, machine.name) : [];
-      if (verdict.hold && entry) this.#held(process, verdict, key, cost, hold?.forMs ?? 0, begunAtMs, uses);
+      const took = verdict.hold?.credits ?? cost;
+      const tookOfLimit = verdict.hold?.ratelimits?.[0]?.cost ?? limitCost;
+      if (took > cost || took < (leastCredits ?? cost))
+        this.fail(
+          'I28',
+          `${machine.name} holds credit ${took} of ${key.keyId}, not ${leastCredits} to ${cost}`,
+        );
+      if (tookOfLimit > limitCost || tookOfLimit < (least ?? limitCost))
+        this.fail(
+          'I28',
+          `${machine.name} holds ${tookOfLimit} of ${key.keyId}, not ${least} to ${limitCost}`,
+        );
+      const uses = code === 'VALID' ? this.#counted(verdict, key, tookOfLimit, begunAtMs, machine.name) : [];
+      if (verdict.hold && entry) this.#held(process, verdict, key, took, hold?.forMs ?? 0, begunAtMs, uses);
       const pool = entry?.pool || effectivePermissions?.identity?.pool;
       if (code === 'VALID' && pool) {
-        this.check(() => this.ledger.accept(pool, cost, machine.name));
+        this.check(() => this.ledger.accept(pool, took, machine.name));
         if (spending?.remaining === undefined)
           this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
       }

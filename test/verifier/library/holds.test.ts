@@ -74,6 +74,17 @@ describe.each(['createVerifier', 'createClient', 'createTestVerifier'])('%s', (n
     expect(await other.release({ credits: 0, tokens: 0 })).toMatchObject({ charged: 0 });
   });
 
+  test('takes what is there, and says how much', async () => {
+    const ratelimits = [{ name: 'tokens', limit: 5000, duration: 60_000 }];
+    const key = await create({ remaining: 100, ratelimits });
+    const reserve = { tokens: { cost: 5000, atLeast: 500 } };
+    const held = await verifier().hold(key, { credits: 150, atLeast: 20, reserve });
+    const taken = { credits: 100, ratelimits: [{ name: 'tokens', cost: 5000 }] };
+    expect(held).toMatchObject({ code: 'VALID', remaining: 0, hold: taken });
+    expect(await held.release({ credits: 90, tokens: 1 })).toMatchObject({ charged: 90, remaining: 10 });
+    expect(await verifier().hold(key, { credits: 150, atLeast: 20 })).toMatchObject({ valid: false });
+  });
+
   test('await using releases what was reserved', async () => {
     const key = await create({ remaining: 100 });
     {

@@ -58,6 +58,14 @@ test('a cost above the reservation takes what is there', async () => {
   await fleet.until(async () => (await remainingOf(keyId)) === 0);
 });
 
+test('a hold takes what a customer has left', async () => {
+  await fleet.ok('identities.createIdentity', { externalId: 'acme', credits: { remaining: 15 } });
+  const { key } = await create({ externalId: 'acme' });
+  const { code, hold: held } = await hold(0, key, { credits: 20, atLeast: 2 });
+  expect([code, held.credits]).toEqual(['VALID', 15]);
+  expect((await release(0, held.id, 1)).body).toMatchObject({ charged: 1, remaining: 14 });
+});
+
 test('a hold that nobody releases is charged in full', async () => {
   const { key, keyId } = await create({ remaining: 100 });
   const { hold: held } = await hold(0, key, { credits: 30, forMs: 1000 });

@@ -76,11 +76,57 @@ test('a quota, a plan and a customer settle alike', async () => {
     await create({ externalId: 'wayne' }),
   ];
   for (const { key } of keys) {
-    const held = await hold(0, key, 10_000);
-    expect(held.code).toBe('VALID');
+    const ratelimits = [{ name: 'tokens', cost: 20_000, atLeast: 10_000 }];
+    const held = await hold(0, key, 0, { ratelimits });
+    expect(held.hold).toMatchObject({ ratelimits: [{ cost: 10_000 }] });
     const settled = { charged: 1, remaining: 9999 };
     expect((await answerOf(0, held, { costs: { tokens: 1 } })).ratelimits).toMatchObject([settled]);
   }
+});
+
+test('a hold takes what is there of each', async () => {
+  const { key } = await create({ ratelimits: [TOKENS], remaining: 100 });
+  await hold(0, key, 8000, { credits: 90 });
+  const ratelimits = [{ name: 'tokens', cost: 5000, atLeast: 1000 }];
+  const held = await hold(1, key, 5000, { credits: 50, atLeast: 5, ratelimits });
+  expect(held).toMatchObject({ code: 'VALID', remaining: 0, ratelimits: [{ remaining: 0 }] });
+  expect(held.hold).toEqual({
+    ...{ id: expect.any(String), expiresAt: expect.any(Number) },
+    ...{ credits: 10, ratelimits: [{ name: 'tokens', cost: 2000 }] },
+  });
+  // The rest of its settlement is by what it took.
+  expect(await answerOf(1, held, { costs: { tokens: 3000 } })).toEqual({
+    ...{ charged: 10, remaining: 0 },
+    ratelimits: [{ name: 'tokens', charged: 2000, short: 1000, remaining: 0 }],
+  });
+});
+
+test('a hold that waits settles once', async () => {
+  const { key, keyId } = await create({ ratelimits: [TOKENS], remaining: 1000 });
+  const ratelimits = [{ name: 'tokens', cost: 9000, atLeast: 1 }];
+  const asked = Array.from({ length: 20 }, (_, i) =>
+    hold(i % 2, key, 0, { credits: 900, atLeast: 1, ratelimits }),
+  );
+  const answers = await Promise.all(asked);
+  const taken = answers.flatMap(({ hold }) => (hold ? [hold] : []));
+  const sum = (amounts: number[]) => amounts.reduce((all, each) => all + each, 0);
+  const credits = sum(taken.map(({ credits }) => credits));
+  const tokens = sum(taken.map(({ ratelimits: [{ cost }] }) => cost));
+  expect([credits <= 1000, tokens <= 10_000, Math.min(...taken.map(({ credits }) => credits)) > 0]).toEqual([
+    ...[true, true, true],
+  ]);
+  expect(answers.filter(({ code }) => code === 'VALID')).toHaveLength(taken.length);
+  await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId })).remaining === 1000 - credits);
+});
+
+test('less than its least is refused, and takes nothing', async () => {
+  const { key } = await create({ ratelimits: [TOKENS], remaining: 100 });
+  await hold(0, key, 8000);
+  const ratelimits = [{ name: 'tokens', cost: 5000, atLeast: 2001 }];
+  const refused = await hold(1, key, 5000, { credits: 500, atLeast: 1, ratelimits });
+  expect(refused).toMatchObject({ code: 'RATE_LIMITED', ratelimits: [{ remaining: 2000, exceeded: true }] });
+  expect(refused).not.toHaveProperty('hold');
+  expect((await hold(1, key, 2000, { credits: 99 })).code).toBe('VALID');
 });
 
 test('what is over comes back to no window', async () => {
@@ -138,6 +184,13 @@ describe('what a hold refuses', () => {
     [{ hold: { ratelimits: [{ name: 'calls', cost: 1 }] } }, /have a limit named calls/],
     [{ hold: { ratelimits: [{ name: 'credits', cost: 1 }] } }, /limit of the name credits cannot be held/],
     [{ hold: { ratelimits: [{ name: 'tokens' }] } }, /hold\.ratelimits\.0\.cost: required/],
+    [{ hold: { atLeast: 1 } }, /hold\.atLeast: needs hold\.credits/],
+    [{ hold: { credits: 1, atLeast: 2 } }, /hold\.atLeast: must be at most hold\.credits, 1/],
+    [{ hold: { credits: 1, atLeast: 0 } }, /hold\.atLeast: must be a whole number from 1/],
+    [
+      { hold: { ratelimits: [{ name: 'tokens', cost: 1, atLeast: 2 }] } },
+      /hold\.ratelimits\.0\.atLeast: must be at most cost, 1/,
+    ],
     [
       { hold: { ratelimits: [{ name: 'tokens', cost: 1 }] }, ratelimits: [{ name: 'tokens' }] },
       /hold\.ratelimits: takes the place of ratelimits; name tokens in one/,
