@@ -65,10 +65,10 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/operator': inControlPlane(['client']),
   // Its doctor examines Redis by itself.
   'control-plane/cli': inControlPlane([
-    ...['client', 'callers/root-permissions.ts', 'config.ts', 'fleet/examination.ts'],
+    ...['client', 'callers/root-permissions.ts', 'audit/sentences.ts', 'config.ts', 'fleet/examination.ts'],
   ]),
   // Only its build.
-  'control-plane/dashboard': inControlPlane(['operations.ts', 'schema', 'unkey-v2']),
+  'control-plane/dashboard': inControlPlane(['operations.ts', 'schema', 'unkey-v2', 'audit/sentences.ts']),
   'control-plane/dashboard/api': ['control-plane/client'],
   ...Object.fromEntries(
     Object.entries({
@@ -88,6 +88,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
       [
         ...others.map((other) => `control-plane/dashboard/${other}`),
         ...(room === 'customers' ? ['control-plane/rate-limits/applied-limits.ts'] : []),
+        ...(room === 'audit' ? ['control-plane/audit/sentences.ts'] : []),
       ],
     ]),
   ),
@@ -96,7 +97,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
       (room) => `control-plane/dashboard/${room}`,
     ),
     ...['roles', 'webhooks'].map((room) => `control-plane/dashboard/${room}`),
-    'control-plane/callers/root-permissions.ts',
+    ...['callers/root-permissions.ts', 'audit/sentences.ts'].map((file) => `control-plane/${file}`),
   ],
 };
 /** The innermost room that a file lies in; undefined = it is at the process's root, or in no room. */
@@ -284,7 +285,7 @@ describe('imports', () => {
   test('of the dashboard are types, names and texts', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|customers|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|callers\/root-permissions\.ts'|rate-limits\/applied-limits\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
+        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|customers|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|callers\/root-permissions\.ts'|audit\/sentences\.ts'|rate-limits\/applied-limits\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),

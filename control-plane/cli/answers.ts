@@ -8,6 +8,5 @@ export type Api = Answer<'apis.listApis'>['apis'][number];
 export type Refusal = Answer<'keys.listRefusals'>['refusals'][number];
 export type ListedEvent = Answer<'audit.listEvents'>['events'][number];
 export type ListedSession = Answer<'rootKeys.listSessions'>['sessions'][number];
-export type Person = NonNullable<ListedSession['person']>;
 export type Permission = Answer<'permissions.listPermissions'>[number];
 export type Delivery = Answer<'webhooks.listDeliveries'>['deliveries'][number];

@@ -1,6 +1,7 @@
 import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
+import { callerName } from '../audit/sentences.ts';
 import {
   events,
   type Failure,
@@ -11,7 +12,7 @@ import {
   signOut,
   watchConnection,
 } from './api/client.ts';
-import { callerDetails, callerName, useNames } from './audit/events.tsx';
+import { callerDetails, useNames } from './audit/events.tsx';
 import type { Call } from './changes/commands.ts';
 import { CopyAs } from './changes/copy-as.tsx';
 import { useHash } from './forms/unsaved.tsx';

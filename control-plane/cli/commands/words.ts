@@ -3,8 +3,9 @@ import { systemClock } from '#shared/process/clock.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
 import { lengthInWords } from '#shared/protocol/records/limit.ts';
+import { callerName, sentenceOf } from '../../audit/sentences.ts';
 import { PRESETS } from '../../callers/root-permissions.ts';
-import type { Delivery, Key, ListedEvent, ListedSession, Permission, Person, Refusal } from '../answers.ts';
+import type { Delivery, Key, ListedEvent, ListedSession, Permission, Refusal } from '../answers.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
@@ -56,8 +57,6 @@ type ListedEndpoint = Readonly<
 >;
 const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'disabled');
 const dotState = (of: { enabled: boolean }) => `${DOT}${state(of)}`;
-/** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
-const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
 
 const KEY: Columns<Key & { identity?: { id: string } }> = {
   ...columns(`keyId apiId start state ${Object.keys(KEY_FIELDS).join(' ')} effectivePermissions`),
@@ -477,7 +476,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'list who is signed in at the dashboard',
     show: {
       sessionId: 'sessionId',
-      who: ({ rootKeyId, person }: ListedSession) => (person ? nameOf(person) : rootKeyId),
+      who: ({ rootKeyId, person }: ListedSession) => (person ? callerName({ person }) : rootKeyId),
       ...columns('from:address since:createdAt'),
     },
   },
@@ -497,9 +496,14 @@ export const WORDS: Readonly<Record<string, Words>> = {
     },
     web: ({ refused, operation, apiId, keyId, rootKeyId }: Readonly<Record<string, string>>) =>
       page('audit', { refused, operation, apiId, keyId, rootKeyId }),
+    people: {
+      time: 'time',
+      outcome: 'outcome',
+      what: sentenceOf,
+    },
     show: {
       time: 'time',
-      by: ({ by }: ListedEvent) => (by.person ? nameOf(by.person) : by.rootKeyId),
+      by: ({ by }: ListedEvent) => (by.person ? callerName(by) : by.rootKeyId),
       from: ({ by }: ListedEvent) => by.address,
       ...columns('operation outcome'),
       on: ({ on }: ListedEvent) => aboutOf(on),

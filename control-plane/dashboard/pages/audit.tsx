@@ -1,5 +1,6 @@
+import { callerName, phraseOf } from '../../audit/sentences.ts';
 import { type AuditEvent, call } from '../api/client.ts';
-import { callerName, Events, phraseOf, useNames } from '../audit/events.tsx';
+import { Events, useNames } from '../audit/events.tsx';
 import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { mapValues, useConditions } from '../parts/conditions.ts';
 import { Export } from '../parts/export.tsx';

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
+import { callerName } from '../../audit/sentences.ts';
 import { call, may, signedInAs } from '../api/client.ts';
-import { callerDetails, callerName } from '../audit/events.tsx';
+import { callerDetails } from '../audit/events.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';

@@ -102,6 +102,9 @@ test.skipIf(noTerminal)(
     );
     expect(await first('webhooks', 'list', '--wide')).toContain('long'.repeat(30));
     expect(await first('apis', 'list')).toMatch(/^wide +20\d\d-\d\d-\d\d \d\d:\d\d:\d\d +/m);
+    expect(await first('audit', '--operation', 'permissions.createRole')).toMatch(
+      /^time +outcome +what\n\S+ \S+ +OK +bootstrap created role role_\S+$/m,
+    );
     // Elsewhere nothing is cut.
     expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
   },
