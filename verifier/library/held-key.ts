@@ -1,7 +1,7 @@
 import type { HeldKey, HoldOptions, KeyVerifier, Release } from './key-verifier.ts';
 
 /** Returns the rate limits of a hold. */
-const amountsOf = (reserve: NonNullable<HoldOptions['reserve']>) =>
+export const amountsOf = (reserve: NonNullable<HoldOptions['reserve']>) =>
   Object.entries(reserve).map(([name, amount]) => ({
     name,
     ...(typeof amount === 'object' ? amount : { cost: amount }),

@@ -18,9 +18,15 @@ import {
   readQuery,
   readRelease,
 } from '../core/question.ts';
-import type { HostLogger, QuestionOptions } from './key-verifier.ts';
+import type { AskedRateLimit, HostLogger, QuestionOptions } from './key-verifier.ts';
 
-export { HOLD_MAX_MS, HOLD_MIN_MS, QUESTION_LIMITS_MAX } from '../core/question.ts';
+export {
+  CREDITS,
+  HELD_LIMITS_MAX,
+  HOLD_MAX_MS,
+  HOLD_MIN_MS,
+  QUESTION_LIMITS_MAX,
+} from '../core/question.ts';
 
 type OptionsObject = Readonly<Record<string, unknown>>;
 
@@ -246,6 +252,11 @@ export class RequestQuestion<R> implements Question, Presenter {
 
   get permissions() {
     return this.#options?.permissions;
+  }
+
+  /** Amounts of rate limits that the hold reserves, which `hold` does not say here. */
+  get reserved(): readonly AskedRateLimit[] {
+    return this.hold?.names === undefined ? [] : (this.#options?.hold?.ratelimits ?? []);
   }
 
   /** Returns the same in the form that a verifier takes. */

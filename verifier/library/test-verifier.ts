@@ -101,7 +101,8 @@ function presentIn(
   question: KeylessQuestion,
 ): QuestionOptions {
   // Guards always ask for the places that a key might need.
-  const held = question.hold?.onlyWith === 'places' ? {} : holdFields(question);
+  const isUsual = question.hold?.onlyWith === 'places' && question.hold.names === undefined;
+  const held = isUsual ? {} : holdFields(question);
   const all = { apiId, clientIp, origin, tags, remaining, ratelimits, permissions, ...held };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type {
   AskedRateLimit,
+  Costs,
   KeyVerifier,
   PermissionQuery,
   RefusedKey,
@@ -48,10 +49,11 @@ export interface RouteGuardOptions<R = unknown> {
    */
   readonly cost?: number | ((request: R) => number);
   /**
-   * Credits to reserve for a request whose cost is known only at its end, in place of `cost`; or a function, as there.
-   * `charge` of the request's key says the cost.
+   * Credits to reserve for a request whose cost is known only at its end, in place of `cost`; or amounts of rate limits by
+   * their names, such as `{ tokens: 5000 }`, and `credits` among them; or a function, as there. A key without such a limit
+   * passes. `charge` of the request's key says the cost.
    */
-  readonly reserve?: number | ((request: R) => number);
+  readonly reserve?: number | Costs | ((request: R) => number | Costs);
   /**
    * Time after which the hold of a request ends by itself, 1,000..3,600,000 milliseconds: it is charged in full, and
    * no longer counts in concurrency limits. Default 3,600,000.
@@ -86,11 +88,12 @@ export interface RouteGuardOptions<R = unknown> {
 /** The key with which a request passed a guard. */
 export type PassedKey = ValidKey & {
   /**
-   * Sets what the request costs, in credits; the last call counts. It is charged when the response ends, or else what
-   * was reserved. Returns false if the response has ended already, which nothing changes any more. Throws a TypeError
-   * unless `cost` is a whole number. Only behind a guard with `reserve`: other guards add no function to the key.
+   * Sets what the request costs, in credits, or by the names in `reserve`, such as `{ tokens: 1234 }`; the last call
+   * counts. It is charged when the response ends; what it does not say costs what was reserved. Returns false if the
+   * response has ended already, which nothing changes any more. Throws a TypeError unless these are whole numbers, and of
+   * what a guard of the request reserves. Only behind a guard with `reserve`: other guards add no function to the key.
    */
-  charge(cost: number): boolean;
+  charge(cost: number | Costs): boolean;
 };
 
 /** Exactly one of `verifier`, `url` and `unixSocket`, and the rules. */

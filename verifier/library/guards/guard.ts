@@ -13,8 +13,9 @@ import {
 } from '../../http/gateway-answer.ts';
 import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
 import { createClient } from '../client.ts';
-import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
+import type { AskedRateLimit, KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
 import {
+  CREDITS,
   fixedOptions,
   optionsObject,
   QUESTION_LIMITS_MAX,
@@ -27,8 +28,11 @@ import { type Ending, RequestHolds } from './request-holds.ts';
 import {
   checkedCredits,
   checkedList,
+  checkedReserve,
   DEFAULT_RULES,
+  holdOf,
   loneBearer,
+  optionsAsked,
   originOf,
   type Rules,
   rulesOf,
@@ -141,23 +145,29 @@ function guard<R>(
         ({ key } = credential);
       }
       const payment = paymentOf(carrier, key);
-      const question = questionOf(rules, clientIpOf, incoming, payment);
+      const options = optionsOf(rules, incoming);
+      const rest = payment === undefined ? options : payment.question(options);
+      const question = questionOf(rules, clientIpOf, incoming, rest);
       const settle = (verdict: KeyVerdict | undefined) => {
         const passage = passageOf(verdict, incoming, payment, rules);
         if (!('valid' in passage)) return refused(passage, rules, incoming);
         const { ending } = incoming;
         let holds = payment?.holds;
         if (holds === undefined && ending && (passage.hold !== undefined || rules.reserves))
-          holds = new RequestHolds(ending, payment?.cost() ?? 0);
-        notePayment(carrier, new Payment(key, verifier, question, passage, payment, holds));
+          holds = new RequestHolds(ending, payment?.costs() ?? new Map());
+        const own = new Payment(key, verifier, question, passage, payment, holds);
+        notePayment(carrier, own);
         if (holds === undefined) return passage as PassedKey;
-        return holds.add(verifier, passage, question.remaining?.cost ?? 1, rules.reserves);
+        const reserve = rules.reserves ? options.hold : undefined;
+        return holds.add(verifier, passage, { costs: own.ownCosts(), held: question.reserved, reserve });
       };
       let verdict: KeyVerdict | undefined;
       try {
-        verdict = verifier.decide(key, question);
+        verdict = verifier.decide(key, question.asOptions());
         if (verdict === undefined)
-          return Promise.resolve(verifier.verify(key, question)).then(toItself, toNothing).then(settle);
+          return Promise.resolve(verifier.verify(key, question.asOptions()))
+            .then(toItself, toNothing)
+            .then(settle);
       } catch {
         return settle(undefined);
       }
@@ -169,38 +179,41 @@ function guard<R>(
 const toItself = <T>(value: T): T => value;
 const toNothing = () => undefined;
 
-/** Returns the options of the question about a request's key. Throws what the application's functions throw. */
-function questionOf<R>(
-  rules: Rules<R>,
-  clientIpOf: ClientIpOf<R>,
-  incoming: IncomingRequest<R>,
-  payment: Payment | undefined,
-): QuestionOptions {
-  const { creditsOf, reserves, tagsOf, ratelimitsOf, permissionsOf, ownClientIpOf } = rules;
-  const { request, rawHeaders, ending } = incoming;
+/** Returns the options of a guard's question about a request. Throws what the application's functions throw. */
+function optionsOf<R>(rules: Rules<R>, { request, ending }: IncomingRequest<R>): QuestionOptions {
+  const { questionOptions, reserves, costOf, reserveOf, tagsOf, ratelimitsOf, permissionsOf } = rules;
   if (reserves && ending === undefined)
     throw new Error('check: needs the signal of the request where `reserve` is set');
-  let options = rules.questionOptions;
-  if (creditsOf || tagsOf || ratelimitsOf || permissionsOf) {
-    const permissions = permissionsOf?.(request);
-    const credits = creditsOf && checkedCredits(reserves ? 'reserve' : 'cost', creditsOf(request));
-    options = fixedOptions({
-      ...options,
-      ...(credits !== undefined &&
-        (reserves ? { hold: { ...options.hold, credits } } : { remaining: { cost: credits } })),
-      ...(tagsOf && { tags: checkedList('tags', tagsOf(request)) }),
-      ...(permissions !== undefined && { permissions }),
-      ...(ratelimitsOf && { ratelimits: checkedList('ratelimits', ratelimitsOf(request)) }),
-    });
-  }
-  if (payment !== undefined) options = payment.question(options);
+  if (!(costOf || reserveOf || tagsOf || ratelimitsOf || permissionsOf)) return questionOptions;
+  const permissions = permissionsOf?.(request);
+  return optionsAsked({
+    ...questionOptions,
+    ...(costOf && { remaining: { cost: checkedCredits('cost', costOf(request)) } }),
+    ...(reserveOf && { hold: { ...questionOptions.hold, ...holdOf(checkedReserve(reserveOf(request))) } }),
+    ...(tagsOf && { tags: checkedList('tags', tagsOf(request)) }),
+    ...(permissions !== undefined && { permissions }),
+    ...(ratelimitsOf && { ratelimits: checkedList('ratelimits', ratelimitsOf(request)) }),
+  });
+}
+
+/** Returns the question about the key of a request, with these options. */
+function questionOf<R>(
+  { ownClientIpOf }: Rules<R>,
+  clientIpOf: ClientIpOf<R>,
+  { request, rawHeaders, ending }: IncomingRequest<R>,
+  options: QuestionOptions,
+): AnyQuestion {
   // The application's own function is called now, so that its errors are left to the framework.
   const isHeld = ending !== undefined;
-  const question = ownClientIpOf
+  return ownClientIpOf
     ? new RequestQuestion(options, ownClientIpOf(request), asItIs, rawHeaders, originOf, isHeld)
     : new RequestQuestion(options, request, clientIpOf, rawHeaders, originOf, isHeld);
-  return question.asOptions();
 }
+
+type AnyQuestion = Pick<
+  RequestQuestion<unknown>,
+  'apiId' | 'asOptions' | 'clientIp' | 'origin' | 'permissions' | 'ratelimits' | 'remaining' | 'reserved'
+>;
 
 const asItIs = (clientIp: string | undefined) => clientIp;
 
@@ -315,8 +328,8 @@ class Payment {
   /** Private, so that printing the request does not show its key. */
   readonly #key: string;
   readonly #verifier: KeyVerifier;
-  /** Options of the last guard's question. */
-  readonly #options: QuestionOptions | undefined;
+  /** That of the last guard. */
+  readonly #question: AnyQuestion;
   /** Verdict of the last guard. */
   readonly #verdict: ValidKey;
   /** The payment to earlier guards; undefined = there was none. */
@@ -327,14 +340,14 @@ class Payment {
   constructor(
     key: string,
     verifier: KeyVerifier,
-    options: QuestionOptions | undefined,
+    question: AnyQuestion,
     verdict: ValidKey,
     earlier: Payment | undefined,
     holds: RequestHolds | undefined,
   ) {
     this.#key = key;
     this.#verifier = verifier;
-    this.#options = options;
+    this.#question = question;
     this.#verdict = verdict;
     this.#earlier = earlier;
     this.holds = holds;
@@ -346,17 +359,38 @@ class Payment {
 
   /** Returns the credits paid so far, if the key has credits. */
   cost(): number {
-    return (this.#options?.remaining?.cost ?? 1) + (this.#earlier?.cost() ?? 0);
+    return this.#ownCost() + (this.#earlier?.cost() ?? 0);
   }
 
-  /** Returns the amounts taken so far from the limits that applied, by name. */
+  /** Returns the amounts taken so far from the limits that applied, and those that were to be reserved, by name. */
   limitCosts(): Map<string, number> {
     const costs = this.#earlier?.limitCosts() ?? new Map<string, number>();
-    const ownCosts = new Map(this.#options?.ratelimits?.map(({ name, cost = 1 }) => [name, cost]));
+    for (const [name, cost] of this.#ownLimitCosts()) costs.set(name, (costs.get(name) ?? 0) + cost);
+    return costs;
+  }
+
+  /** Returns what the last guard took or reserved, by name. No rate limit that can be reserved has the name of credits. */
+  ownCosts(): Map<string, number> {
+    return this.#ownLimitCosts().set(CREDITS, this.#ownCost());
+  }
+
+  /** Returns the same of all guards. */
+  costs(): Map<string, number> {
+    return this.limitCosts().set(CREDITS, this.cost());
+  }
+
+  #ownCost(): number {
+    return this.#question.remaining?.cost ?? 1;
+  }
+
+  #ownLimitCosts(): Map<string, number> {
+    const { ratelimits = [], reserved } = this.#question;
+    const costOf = new Map(ratelimits.map(({ name, cost = 1 }) => [name, cost]));
+    const costs = new Map<string, number>();
     for (const { name } of this.#verdict.ratelimits ?? [])
-      costs.set(name, (costs.get(name) ?? 0) + (ownCosts.get(name) ?? (this.#earlier ? 0 : 1)));
-    // The request has its places.
-    for (const { name } of this.#verdict.concurrency ?? []) costs.set(name, 0);
+      costs.set(name, costOf.get(name) ?? (this.#earlier ? 0 : 1));
+    // One that the key lacks counts too: it would be lacking again.
+    for (const { name, cost = 1 } of reserved) costs.set(name, cost);
     return costs;
   }
 
@@ -367,26 +401,34 @@ class Payment {
   question({ hold, remaining, ...options }: QuestionOptions): QuestionOptions {
     const rest = Math.max(0, (hold?.credits ?? remaining?.cost ?? 1) - this.cost());
     const costs = this.limitCosts();
-    const named = (options.ratelimits ?? []).map((limit) => ({
-      ...limit,
-      cost: Math.max(0, (limit.cost ?? 1) - (costs.get(limit.name) ?? 0)),
-    }));
-    const names = new Set(named.map(({ name }) => name));
+    const unpaid = ({ name, cost = 1 }: AskedRateLimit) => Math.max(0, cost - (costs.get(name) ?? 0));
+    const named = (options.ratelimits ?? []).map((limit) => ({ ...limit, cost: unpaid(limit) }));
+    const held = (hold?.ratelimits ?? [])
+      .map((limit) => ({ ...limit, cost: unpaid(limit) }))
+      .filter(({ name, cost }) => cost > 0 || !costs.has(name));
+    const names = new Set([...named, ...held].map(({ name }) => name));
     // Limits that apply to each question would take again. Places come first, in case there is no room for all.
     const places = (this.#verdict.concurrency ?? []).map(({ name }) => name);
-    const others = new Set([...places, ...costs.keys()].filter((name) => !names.has(name)));
+    const limits = (this.#verdict.ratelimits ?? []).map(({ name }) => name);
+    const others = new Set([...places, ...limits].filter((name) => !names.has(name)));
     const ratelimits = [...named, ...[...others].map((name) => ({ name, cost: 0 }))].slice(
       0,
       QUESTION_LIMITS_MAX,
     );
-    const takesNothing = rest === 0 && ratelimits.every(({ cost }) => cost === 0);
+    const takesNothing = rest === 0 && held.length === 0 && ratelimits.every(({ cost }) => cost === 0);
     return fixedOptions(
       {
         ...options,
         ...(ratelimits.length > 0 ? { ratelimits } : {}),
         ...(takesNothing || hold?.credits === undefined ? { remaining: { cost: rest } } : {}),
         ...(hold &&
-          !takesNothing && { hold: hold.credits === undefined ? hold : { ...hold, credits: rest } }),
+          !takesNothing && {
+            hold: {
+              ...hold,
+              ...(hold.credits !== undefined && { credits: rest }),
+              ...(hold.ratelimits && { ratelimits: held }),
+            },
+          }),
       },
       takesNothing,
     );
@@ -406,7 +448,7 @@ class Payment {
 
   /** Watches the key of the request, by the rules of the last guard. */
   watch(signal: AbortSignal): AbortSignal {
-    const { apiId, permissions, clientIp, origin } = this.#options ?? {};
+    const { apiId, permissions, clientIp, origin } = this.#question;
     return this.#verifier.watch(this.#key, {
       ...(apiId === undefined ? {} : { apiId }),
       ...(permissions === undefined ? {} : { permissions }),

@@ -1,8 +1,9 @@
 import type { Duplex } from 'node:stream';
 import { type Clock, systemClock, type Timer } from '#shared/process/clock.ts';
-import type { KeyVerifier, Release, ValidKey } from '../key-verifier.ts';
+import type { AskedRateLimit, Costs, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
+import { CREDITS } from '../options.ts';
 import type { PassedKey } from './guard-options.ts';
-import { checkedCredits } from './rules.ts';
+import { checkedCosts } from './rules.ts';
 
 /** The end of a response: Node's response, the socket of an upgrade, or `ResponseEnd`. */
 export interface Ending {
@@ -95,17 +96,20 @@ export class ResponseEnd implements Ending {
   }
 }
 
+/** Amounts by name: `credits`, and rate limits. */
+type Amounts = Map<string, number>;
+
 /** The holds with which the guards of one request let it pass, until its response ends. */
 export class RequestHolds {
-  readonly #parts: { verifier: KeyVerifier; id: string; reserved: number }[] = [];
-  /** Credits that a guard took without a hold. */
-  #spent: number;
-  #cost: number | undefined;
-  /** True = a guard of the request has `reserve`. */
-  #isChargeable = false;
+  readonly #parts: { readonly verifier: KeyVerifier; readonly id: string; readonly reserved: Amounts }[] = [];
+  /** Amounts that guards took without a hold. */
+  readonly #spent: Amounts;
+  #costs: Costs = {};
+  /** The names that guards of the request have in `reserve`. */
+  readonly #names = new Set<string>();
   #isOver = false;
 
-  constructor(ending: Ending, spent: number) {
+  constructor(ending: Ending, spent: Amounts) {
     this.#spent = spent;
     if (ending.destroyed || ending.stream?.destroyed) this.#isOver = true;
     else ending.once('close', () => this.#end());
@@ -114,32 +118,61 @@ export class RequestHolds {
   /**
    * Adds what a guard took. Returns its verdict, behind a guard with `reserve` with `charge`, which is no part of the
    * verdict's data.
+   * @param options.costs what it took or reserved, by name
+   * @param options.held the rate limits in its hold
+   * @param options.reserve the hold for which it would ask without the guards before; undefined = it has no `reserve`
    */
-  add(verifier: KeyVerifier, verdict: ValidKey, credits: number, reserves: boolean): PassedKey {
+  add(
+    verifier: KeyVerifier,
+    verdict: ValidKey,
+    options: { costs: Amounts; held: readonly AskedRateLimit[]; reserve: QuestionOptions['hold'] },
+  ): PassedKey {
     const { hold } = verdict;
-    if (hold === undefined) this.#spent += credits;
-    else this.#parts.push({ verifier, id: hold.id, reserved: credits });
+    const { costs, held, reserve } = options;
+    const reserved: Amounts = new Map();
+    for (const [name, cost] of costs) {
+      if (hold && (name === CREDITS || held.some((limit) => limit.name === name))) reserved.set(name, cost);
+      else this.#spent.set(name, (this.#spent.get(name) ?? 0) + cost);
+    }
+    if (hold) this.#parts.push({ verifier, id: hold.id, reserved });
     if (this.#isOver) this.#end();
-    this.#isChargeable ||= reserves;
+    for (const { name } of reserve?.ratelimits ?? []) this.#names.add(name);
+    if (reserve?.credits !== undefined) this.#names.add(CREDITS);
     const charge = { value: this.#charge, configurable: true };
-    return (this.#isChargeable ? Object.defineProperty(verdict, 'charge', charge) : verdict) as PassedKey;
+    return (this.#names.size > 0 ? Object.defineProperty(verdict, 'charge', charge) : verdict) as PassedKey;
   }
 
-  readonly #charge = (cost: number): boolean => {
-    this.#cost = checkedCredits('charge', cost, 'takes');
+  readonly #charge = (cost: number | Costs): boolean => {
+    const costs = checkedCosts(cost);
+    const stray = Object.keys(costs).find((name) => !this.#names.has(name));
+    if (stray !== undefined)
+      throw new TypeError(
+        `charge: no guard of the request reserves ${stray}, but ${[...this.#names].join(', ')}; add it to reserve`,
+      );
+    this.#costs = costs;
     return !this.#isOver;
   };
 
+  /** Ends the holds. The guards share a cost in their order, and the last that reserved of it takes the rest. */
   #end(): void {
     this.#isOver = true;
-    let rest = this.#cost === undefined ? undefined : Math.max(0, this.#cost - this.#spent);
+    const rest: Amounts = new Map();
+    for (const [name, cost] of Object.entries(this.#costs))
+      rest.set(name, Math.max(0, cost - (this.#spent.get(name) ?? 0)));
     for (const [i, { verifier, id, reserved }] of this.#parts.entries()) {
-      const share = rest === undefined || i === this.#parts.length - 1 ? rest : Math.min(rest, reserved);
-      if (rest !== undefined) rest -= share ?? 0;
+      const shares: Amounts = new Map();
+      for (const [name, amount] of reserved) {
+        const unpaid = rest.get(name);
+        if (unpaid === undefined) continue;
+        const isLast = !this.#parts.slice(i + 1).some((part) => part.reserved.has(name));
+        const share = isLast ? unpaid : Math.min(unpaid, amount);
+        shares.set(name, share);
+        rest.set(name, unpaid - share);
+      }
       // Without an answer about a cost above the reservation, this charges the reservation.
-      const release = (cost?: number): Promise<Release> => verifier.release(id, cost);
-      void release(share)
-        .catch(() => release())
+      void verifier
+        .release(id, Object.fromEntries(shares))
+        .catch(() => verifier.release(id))
         // It ends by its time, if it has not.
         .catch(() => undefined);
     }

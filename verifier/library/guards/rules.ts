@@ -1,4 +1,5 @@
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
+import { LIMIT_MAX, LIMIT_NAME } from '#shared/protocol/records/limit.ts';
 import { ANY_API } from '#shared/rules/slugs.ts';
 import {
   bearerKey,
@@ -11,10 +12,13 @@ import {
   SOURCES,
 } from '../../http/credentials.ts';
 import { isIdentityHeader } from '../../http/gateway-answer.ts';
-import type { AskedRateLimit, PermissionQuery, QuestionOptions } from '../key-verifier.ts';
+import { amountsOf } from '../held-key.ts';
+import type { AskedRateLimit, Costs, PermissionQuery, QuestionOptions } from '../key-verifier.ts';
 import {
   apiIdFault,
+  CREDITS,
   fixedOptions,
+  HELD_LIMITS_MAX,
   HOLD_MAX_MS,
   HOLD_MIN_MS,
   optionsObject,
@@ -127,8 +131,10 @@ export interface Rules<R> {
   readonly takesBearer: boolean;
   /** The parts of the question that are the same for all requests. */
   readonly questionOptions: QuestionOptions;
-  /** Computes the credits that a request costs, or reserves; undefined = they are the same for all requests. */
-  readonly creditsOf: ((request: R) => number) | undefined;
+  /** Computes the credits that a request costs; undefined = they are the same for all requests. */
+  readonly costOf: ((request: R) => number) | undefined;
+  /** Computes what a request reserves; undefined = it is the same for all requests. */
+  readonly reserveOf: ((request: R) => number | Costs) | undefined;
   /** True = `charge` says what a request costs. */
   readonly reserves: boolean;
   readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
@@ -147,7 +153,8 @@ export const DEFAULT_RULES: Rules<unknown> = {
   headers: USUAL_HEADERS,
   takesBearer: true,
   questionOptions: fixedOptions({ hold: { forMs: HOLD_MAX_MS, onlyIfNeeded: true } }),
-  creditsOf: undefined,
+  costOf: undefined,
+  reserveOf: undefined,
   reserves: false,
   ratelimitsOf: undefined,
   tagsOf: undefined,
@@ -172,7 +179,8 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
   return {
     ...(sources === undefined ? byDefault : placesOf(sources)),
     questionOptions: fixedQuestion(options, byDefault.questionOptions),
-    creditsOf: functionOf(reserve ?? cost, byDefault.creditsOf),
+    costOf: functionOf(cost, reserve === undefined ? byDefault.costOf : undefined),
+    reserveOf: functionOf(reserve, cost === undefined ? byDefault.reserveOf : undefined),
     reserves: reserve !== undefined || (cost === undefined && byDefault.reserves),
     ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
     tagsOf: functionOf(options.tags, byDefault.tagsOf),
@@ -187,7 +195,7 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
 
 /** Returns the function that computes an option for each request; undefined = a constant replaces it. */
 function functionOf<F extends (...parameters: never[]) => unknown>(
-  option: F | number | PermissionQuery | readonly unknown[] | undefined,
+  option: F | number | Costs | PermissionQuery | readonly unknown[] | undefined,
   byDefault: F | undefined,
 ): F | undefined {
   if (option === undefined) return byDefault;
@@ -208,7 +216,7 @@ const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => strin
       ? undefined
       : `sources: must be an array of ${SOURCES.join(', ')}, { header: 'X-Your-Header' } and { cookie: 'your-cookie' }`,
   cost: (value) => creditsFault(value, 'cost'),
-  reserve: (value) => creditsFault(value, 'reserve'),
+  reserve: (value) => (typeof value === 'function' ? undefined : reserveFault(value)),
   holdMs: (value) =>
     Number.isInteger(value) && Number(value) >= HOLD_MIN_MS && Number(value) <= HOLD_MAX_MS
       ? undefined
@@ -231,6 +239,22 @@ const creditsFault = (value: unknown, name: string) =>
   typeof value === 'function' || isCost(value)
     ? undefined
     : `${name}: must be a whole number from 0 to ${CREDITS_MAX}, or a function`;
+/** Returns the fault of what a guard reserves; undefined = none. */
+function reserveFault(value: unknown): string | undefined {
+  const amounts = Object.entries(costsIn(value));
+  if (amounts.length === 0) return 'reserve: must be credits, or amounts such as { tokens: 5000 }';
+  for (const [name, amount] of amounts) {
+    const place = typeof value === 'number' ? 'reserve' : `reserve.${name}`;
+    const most = name === CREDITS ? CREDITS_MAX : LIMIT_MAX;
+    if (!LIMIT_NAME.test(name)) return `reserve: names must match ${LIMIT_NAME.source}`;
+    if (!isWholeNumber(amount, most)) return `${place}: must be a whole number from 0 to ${most}`;
+  }
+  const limits = amounts.filter(([name]) => name !== CREDITS);
+  return limits.length > HELD_LIMITS_MAX
+    ? `reserve: must name at most ${HELD_LIMITS_MAX} rate limits`
+    : undefined;
+}
+
 const functionFault = (value: unknown, name: string) =>
   typeof value === 'function' ? undefined : `${name}: must be a function`;
 const flagFault = (value: unknown, name: string) =>
@@ -271,12 +295,17 @@ function fixedQuestion<R>(
   { apiId, permissions, cost, reserve, holdMs, ratelimits, tags }: RouteGuardOptions<R>,
   { remaining, hold, apiId: ownApiId, ...byDefault }: QuestionOptions,
 ): QuestionOptions {
-  const { credits, ...holdWithout } = { ...hold, ...(holdMs !== undefined && { forMs: holdMs }) };
-  const reserved = typeof reserve === 'number' ? reserve : cost === undefined ? credits : undefined;
-  return fixedOptions({
+  const { credits, ratelimits: held, ...times } = { ...hold, ...(holdMs !== undefined && { forMs: holdMs }) };
+  const isInherited = reserve === undefined && cost === undefined;
+  return optionsAsked({
     ...byDefault,
     ...(remaining && reserve === undefined && { remaining }),
-    hold: { ...holdWithout, ...(reserved !== undefined && { credits: reserved }) },
+    hold: {
+      ...times,
+      ...(isInherited && credits !== undefined && { credits }),
+      ...(isInherited && held && { ratelimits: held }),
+      ...(reserve !== undefined && typeof reserve !== 'function' && holdOf(reserve)),
+    },
     ...apiOf(apiId ?? ownApiId),
     ...(permissions === undefined || typeof permissions === 'function' ? {} : { permissions }),
     ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
@@ -287,8 +316,40 @@ function fixedQuestion<R>(
 
 const apiOf = (apiId: string | undefined) => (apiId === undefined || apiId === ANY_API ? {} : { apiId });
 
-const isCost = (cost: unknown): cost is number =>
-  typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;
+/** Returns the options of a guard's question, parsed. Throws a TypeError with the names of the guard's options. */
+export function optionsAsked(options: QuestionOptions): QuestionOptions {
+  const { ratelimits = [], hold } = options;
+  const double = ratelimits.find(({ name }) => hold?.ratelimits?.some((held) => held.name === name));
+  if (double) throw wrongOptions([`reserve, ratelimits: name ${double.name} in one of them`]);
+  return fixedOptions(options);
+}
+
+const isWholeNumber = (value: unknown, most: number): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most;
+const isCost = (cost: unknown): cost is number => isWholeNumber(cost, CREDITS_MAX);
+
+/** Returns amounts by name. A number is credits; what is neither has no amounts, such as a promise. */
+export const costsIn = (costs: unknown): Costs =>
+  typeof costs === 'number'
+    ? { [CREDITS]: costs }
+    : typeof costs === 'object' && !Array.isArray(costs)
+      ? { ...costs }
+      : {};
+
+/** Returns the parts of a hold that reserves this. */
+export function holdOf(reserve: number | Costs): NonNullable<QuestionOptions['hold']> {
+  const { credits, ...limits } = costsIn(reserve);
+  const ratelimits = amountsOf(limits);
+  return { ...(credits !== undefined && { credits }), ...(ratelimits.length > 0 && { ratelimits }) };
+}
+
+/** Checks what the application's function wants to reserve. */
+export function checkedReserve(reserve: number | Costs): number | Costs {
+  const fault = reserveFault(reserve);
+  if (fault === undefined) return reserve;
+  void Promise.resolve<unknown>(reserve).catch(() => undefined);
+  throw new TypeError(fault);
+}
 
 /**
  * Checks credits from the application.
@@ -301,6 +362,15 @@ export function checkedCredits(name: string, cost: number, verb = 'must return')
     throw new TypeError(`${name}: ${verb} a whole number from 0 to ${CREDITS_MAX}`);
   }
   return cost;
+}
+
+/** Checks the costs in a call of `charge`, and returns them by name. */
+export function checkedCosts(cost: number | Costs): Costs {
+  const costs = typeof cost === 'number' ? {} : costsIn(cost);
+  const amounts = Object.entries(costs);
+  if (amounts.length === 0) return { [CREDITS]: checkedCredits('charge', cost as number, 'takes') };
+  for (const [name, amount] of amounts) checkedCredits(`charge: ${name}`, amount, 'takes');
+  return costs;
 }
 
 /** Checks the result of the application's function for an option that is a list. */

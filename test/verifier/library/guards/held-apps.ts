@@ -20,13 +20,13 @@ export const closers: (() => unknown)[] = [];
 type Answer = string | number | ReadableStream<Uint8Array> | Promise<never>;
 
 /**
- * Answers by the path: `/charge/7` costs 7, `/204` has no body, `/stream` goes on after its first part, `/breaks` fails
+ * Answers by the path: `/charge/7` costs 7 and `/tokens/7` as many tokens, `/204` has no body, `/stream` goes on after its first part, `/breaks` fails
  * after it, `/throws` fails at once, and `/silent` does not answer. These charge 3 before.
  */
 function act({ charge }: PassedKey, path: string): Answer {
   if (path === '/throws') throw new Error('the handler failed');
-  const [, cost] = /^\/charge\/(\d+)$/.exec(path) ?? [];
-  if (cost !== undefined) return String(charge(Number(cost)));
+  const [, what, cost] = /^\/(charge|tokens)\/(\d+)$/.exec(path) ?? [];
+  if (cost !== undefined) return String(charge(what === 'tokens' ? { tokens: Number(cost) } : Number(cost)));
   if (path === '/nothing') return 'done';
   charge(3);
   if (path === '/silent') return new Promise<never>(() => undefined);

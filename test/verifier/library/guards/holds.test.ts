@@ -7,9 +7,10 @@ import { createClient } from '../../../../verifier/library/client.ts';
 import { createVerifier } from '../../../../verifier/library/create-verifier.ts';
 import { keyfence as expressGuard } from '../../../../verifier/library/guards/express.ts';
 import { keyfence as fetchGuard } from '../../../../verifier/library/guards/fetch.ts';
-import type { GuardOptions } from '../../../../verifier/library/guards/guard-options.ts';
+import type { GuardOptions, PassedKey } from '../../../../verifier/library/guards/guard-options.ts';
 import { keyfence as httpGuard } from '../../../../verifier/library/guards/node-http.ts';
 import type { KeyVerifier } from '../../../../verifier/library/key-verifier.ts';
+import { createTestVerifier } from '../../../../verifier/library/test-verifier.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { eventually } from '../../../harness/waiting.ts';
 import { type App, closers, FRAMEWORKS, open } from './held-apps.ts';
@@ -45,6 +46,14 @@ const remaining = async (key: string, { verifier = verifiers.inProcess } = {}) =
   return 'remaining' in verdict ? verdict.remaining : undefined;
 };
 
+const TOKENS = { name: 'tokens', limit: 1000, duration: 86_400_000 };
+/** Resolves with the credits and the tokens that are left. */
+const left = async (key: string, verifier = verifiers.inProcess) => {
+  const ratelimits = [{ name: 'tokens', cost: 0 }];
+  const verdict = await verifier.verify(key, { remaining: { cost: 0 }, ratelimits });
+  return 'keyId' in verdict ? [verdict.remaining, verdict.ratelimits?.[0]?.remaining] : [];
+};
+
 describe.each(Object.keys(FRAMEWORKS))('%s', (name) => {
   const start = (options: GuardOptions) =>
     (FRAMEWORKS[name] as (options: GuardOptions) => Promise<App>)(options);
@@ -65,6 +74,31 @@ describe.each(Object.keys(FRAMEWORKS))('%s', (name) => {
     const { key: poor } = await create({ remaining: 99 });
     expect((await app.fetch('/charge/1', poor)).status).toBe(429);
     expect(await (await app.fetch('/charge/1', (await create({})).key)).text()).toBe('true');
+  });
+
+  test.each(['inProcess', 'sidecar'] as const)('%s: charges the tokens of a minute', async (which) => {
+    const verifier = verifiers[which];
+    const app = await start({ verifier, apiId: 'shop', reserve: { tokens: 400 } });
+    const { key } = await create({ remaining: 100, ratelimits: [TOKENS] });
+    let tokens = 1000;
+    let credits = 100;
+    for (const [path, cost] of [
+      ['/tokens/30', 30],
+      ['/nothing', 400],
+      ['/throws', 400],
+    ] as const) {
+      const response = await app.fetch(path, key);
+      expect(response.status).toBe(path === '/throws' ? 500 : 200);
+      await response.text();
+      [tokens, credits] = [tokens - cost, credits - 1];
+      await eventually(async () => String(await left(key, verifier)) === `${credits},${tokens}`);
+    }
+    // 170 are left.
+    expect((await app.fetch('/tokens/1', key)).status).toBe(429);
+    // A key without the limit passes.
+    expect(await (await app.fetch('/tokens/7', (await create({})).key)).text()).toBe('true');
+    // Nothing reserves credits.
+    expect((await app.fetch('/charge/7', (await create({ ratelimits: [TOKENS] })).key)).status).toBe(500);
   });
 
   test.each(['inProcess', 'sidecar'] as const)('%s: holds a place until a cut', async (which) => {
@@ -129,6 +163,76 @@ test('several guards of a request take one place', async () => {
   }
 });
 
+test('several guards of a request share its tokens', async () => {
+  const app = express();
+  const base = { verifier: verifiers.inProcess, apiId: 'shop' };
+  const charge = (request: express.Request, response: express.Response) => {
+    try {
+      response.json(request.apiKey.charge(JSON.parse(String(request.query['cost'] ?? '{}'))));
+    } catch (error) {
+      response.status(500).end((error as Error).message);
+    }
+  };
+  const plain = expressGuard({ ...base, ratelimits: [{ name: 'tokens', cost: 20 }] });
+  const [few, many, both] = [{ tokens: 50 }, () => ({ tokens: 80 }), { credits: 5, tokens: 80 }].map(
+    (reserve) => expressGuard({ ...base, reserve }),
+  );
+  for (const [path, guards] of Object.entries({
+    '/rising': [few, many, few],
+    '/falling': [many, few],
+    '/plain': [plain, many],
+    '/both': [few, both],
+  }))
+    app.get(path, ...guards.flatMap((guard) => guard ?? []), charge);
+  const { fetch } = await open(app.listen(0, '127.0.0.1'));
+  let [credits, tokens] = [100, 1000];
+  const { key } = await create({ remaining: credits, ratelimits: [{ ...TOKENS, autoApply: true }] });
+  for (const [path, cost, ofCredits, ofTokens] of [
+    ['/rising', { tokens: 7 }, 1, 7],
+    ['/rising', { tokens: 70 }, 1, 70],
+    ['/rising', { tokens: 90 }, 1, 90],
+    ['/rising', {}, 1, 80],
+    ['/falling', { tokens: 60 }, 1, 60],
+    ['/falling', { tokens: 0 }, 1, 0],
+    ['/plain', { tokens: 30 }, 1, 30],
+    ['/plain', { tokens: 0 }, 1, 20],
+    ['/both', { credits: 3, tokens: 60 }, 3, 60],
+    ['/both', { credits: 0 }, 0, 80],
+  ] as const) {
+    const response = await fetch(`${path}?cost=${JSON.stringify(cost)}`, key);
+    const isNothing = Object.keys(cost).length === 0;
+    expect([path, cost, response.status]).toEqual([path, cost, isNothing ? 500 : 200]);
+    await response.text();
+    [credits, tokens] = [credits - ofCredits, tokens - ofTokens];
+    await eventually(async () => String(await left(key)) === `${credits},${tokens}`);
+  }
+  const stray = await fetch(`/both?cost={"tokenz":1}`, key);
+  expect(await stray.text()).toBe(
+    'charge: no guard of the request reserves tokenz, but tokens, credits; add it to reserve',
+  );
+});
+
+test('each guard settles what it reserved', async () => {
+  const verifier = createTestVerifier({ k: 'valid' });
+  const releases: unknown[] = [];
+  const release = verifier.release.bind(verifier);
+  verifier.release = (id, cost) => {
+    releases.push(cost);
+    return release(id, cost);
+  };
+  const incoming = new Request('http://api/x', { headers: { 'x-api-key': 'k' } });
+  const over = new AbortController();
+  let apiKey: PassedKey | undefined;
+  // The third has nothing left to ask.
+  for (const tokens of [50, 80, 60])
+    ({ apiKey } = await fetchGuard({ verifier, reserve: { tokens } }).check(incoming, over.signal));
+  const asked = verifier.questions.map(({ options }) => options.hold?.ratelimits);
+  expect(asked).toEqual([[{ name: 'tokens', cost: 50 }], [{ name: 'tokens', cost: 30 }]]);
+  apiKey?.charge({ tokens: 90 });
+  over.abort();
+  expect(releases).toEqual([{ tokens: 50 }, { tokens: 40 }]);
+});
+
 test('an upgrade holds its place until the socket closes', async () => {
   const guard = httpGuard({ verifier: verifiers.inProcess, apiId: 'shop', reserve: 10 });
   const server = createServer();
@@ -190,6 +294,17 @@ test('check of the Fetch guard holds by its signal', async () => {
 test('names every wrong option', () => {
   const wrong = (options: object) => () => httpGuard({ verifier: verifiers.inProcess, ...options });
   expect(wrong({ reserve: -1 })).toThrow('reserve: must be a whole number from 0');
+  for (const [reserve, fault] of [
+    [{ tokens: -1 }, 'reserve.tokens: must be a whole number from 0 to 1000000000'],
+    [{ 'not a name': 1 }, 'reserve: names must match'],
+    [[1], 'reserve: must be credits, or amounts such as { tokens: 5000 }'],
+    [{}, 'reserve: must be credits, or amounts'],
+    [Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`a${i}`, 1])), 'reserve: must name at most 8'],
+  ] as const)
+    expect(wrong({ reserve })).toThrow(fault);
+  expect(wrong({ reserve: { tokens: 1 }, ratelimits: [{ name: 'tokens' }] })).toThrow(
+    'reserve, ratelimits: name tokens in one of them',
+  );
   expect(wrong({ holdMs: 999 })).toThrow('holdMs: must be a whole number from 1000 to 3600000');
   expect(wrong({ cost: 1, reserve: 1 })).toThrow('cost, reserve: set one of them');
   // A sidecar may answer for every API.
@@ -213,6 +328,7 @@ test('charge takes whole numbers only', async () => {
   const { apiKey } = await guard.check(incoming, AbortSignal.abort());
   for (const cost of [-1, 1.5, Number.NaN, '7' as never])
     expect(() => apiKey?.charge(cost)).toThrow('charge: takes a whole number from 0 to');
+  expect(() => apiKey?.charge({ credits: -1 })).toThrow('charge: credits: takes a whole number from 0 to');
   // The response was over, so it cost what was reserved.
   await eventually(async () => (await remaining(key)) === 90);
   expect(JSON.stringify(apiKey)).not.toContain('charge');
