@@ -59,7 +59,7 @@ describe.skipIf(noNginx)(`the nginx of compose.yaml${noNginx}`, () => {
     expect(identity(got)).toEqual([keyId, ENCODED, ENCODED, '']);
   });
 
-  test('spent credits are 429, with when to retry', async () => {
+  test('spent credits are 429, and no retry helps', async () => {
     const { key } = await world.fleet.ok('keys.createKey', { apiId: world.around.API_ID, remaining: 0 });
     let got = await gateway.ask(showing(key));
     await world.fleet.until(async () => {
@@ -67,7 +67,10 @@ describe.skipIf(noNginx)(`the nginx of compose.yaml${noNginx}`, () => {
       got = await gateway.ask(showing(key));
       return false;
     }, 'no verdict');
-    expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '60' } });
+    expect(got).toMatchObject({
+      status: 429,
+      headers: expect.not.objectContaining({ 'retry-after': expect.anything() }),
+    });
     expect(world.upstream.take()).toEqual([]);
   });
 

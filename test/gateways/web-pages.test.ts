@@ -44,7 +44,7 @@ beforeAll(async () => {
   keys = {
     good: await keyWith({}),
     disabled: await keyWith({ enabled: false }),
-    spent: await keyWith({ remaining: 0 }),
+    spent: await keyWith({ remaining: 0, refill: { interval: 'daily', amount: 1 } }),
     limited: await keyWith({
       permissions: ['reports.read'],
       remaining: 0,
@@ -104,7 +104,10 @@ function everyAnswer(urlOf: () => string): void {
     expect((await readBy(page, url, { key: keys.good }))?.[2]).toBe('from the API');
     for (const credentials of [{}, { credentials: 'include' }] as const) {
       expect(await decided(page, url, { key: keys.disabled, ...credentials })).toEqual([401, null]);
-      expect(await decided(page, url, { key: keys.spent, ...credentials })).toEqual([429, '60']);
+      expect(await decided(page, url, { key: keys.spent, ...credentials })).toEqual([
+        429,
+        expect.stringMatching(/^\d+$/),
+      ]);
     }
     for (const key of [undefined, generateKey(16)])
       expect(await decided(page, url, key === undefined ? {} : { key })).toEqual([401, null]);

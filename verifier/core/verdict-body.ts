@@ -234,7 +234,7 @@ export const VERDICT_FIELDS = {
   } satisfies VerdictField<number>,
   needed: {
     schema: number(
-      'The cost of a refused question that can never fit: it is more than the limit, or than a refill of the credits brings. Repeating it is no use.',
+      'The cost of a refused question that no wait makes fit: it is more than the limit, or than the credits that are left and a refill. Repeating it is no use.',
     ),
     json: ({ spending }) => (spending?.needed === undefined ? '' : String(spending.needed)),
     value: ({ spending }) => spending?.needed,

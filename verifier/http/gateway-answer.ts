@@ -78,12 +78,26 @@ export function authzAnswer(
   const headers: HeaderLine[] =
     status === 401 ? [['WWW-Authenticate', challengeOf(sources, error, resourceMetadata)]] : [];
   if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
-  headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
+  const spending = 'spending' in outcome ? outcome.spending : undefined;
+  headers.push(['X-Key-Code', code], ...whenAgain(spending));
   const gatewayStatus = knows429 ? 429 : 403;
   return {
     status: gatewayStatus,
     headers,
-    body: problemBody({ status: gatewayStatus, code, detail, requestId }),
+    body: problemBody({ status: gatewayStatus, code, detail, ...shortageOf(spending), requestId }),
+  };
+}
+
+/** Returns what a refusal says of a cost that no wait makes fit. */
+function shortageOf({ needed: cost, remaining = 0, limits = [] }: Partial<Spending> = {}) {
+  if (cost === undefined || cost === 1) return {};
+  const over = limits.find(({ exceeded }) => exceeded);
+  const rest = over
+    ? `the limit ${over.limit.name} is ${over.limit.limit}`
+    : `the API key has ${remaining} credits left`;
+  return {
+    ...{ detail: `The request needs ${cost}, and ${rest}.`, cost },
+    remaining: over ? over.remaining : remaining,
   };
 }
 
@@ -157,7 +171,7 @@ export const limitOutcome = ({
 
 /**
  * Returns the headers that tell a refused client when to ask again: `Retry-After`, `RateLimit` and
- * `RateLimit-Policy` (IETF draft). A cost that can never fit has no `Retry-After`.
+ * `RateLimit-Policy` (IETF draft). A cost that no wait makes fit has no `Retry-After`.
  */
 function whenAgain({
   code,
@@ -223,10 +237,7 @@ export function allowanceLines(
 
 const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
 
-/**
- * Wait for a key without a refill. Its credits only come back when somebody adds some, so the time is
- * unknown.
- */
+/** Wait for a key without a refill, some of whose credits may come back when work that holds them ends. */
 export const RETRY_AFTER_S = 60;
 
 /**

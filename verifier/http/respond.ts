@@ -15,6 +15,8 @@ export function problemBody(problem: {
   status: number;
   code: string;
   detail?: string;
+  cost?: number;
+  remaining?: number;
   requestId: string;
 }): string {
   return JSON.stringify({ title: STATUS_CODES[problem.status], ...problem });

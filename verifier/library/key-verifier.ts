@@ -30,7 +30,7 @@ export interface KnownKey {
   readonly expires?: number;
   /** Credits left after this question. Absent = unlimited, or perhaps the key was refused for another reason. */
   readonly remaining?: number;
-  /** The cost of a refused question that can never fit: it is more than the limit, or than a refill brings. */
+  /** The cost of a refused question that no wait makes fit: it is more than the limit, or than the credits left and a refill. */
   readonly needed?: number;
   /**
    * The limit that refuses the key, or else the default limit. Absent = the key has no limit, or was refused

@@ -41,7 +41,7 @@ export interface Spending {
   readonly places?: readonly LimitOutcome[] | undefined;
   /** Milliseconds until a refused request may be repeated; undefined = never, unknown, or not refused. */
   readonly retryMs?: number | undefined;
-  /** The cost that can never fit: it is more than the limit, or than a refill brings; undefined = it may. */
+  /** The cost that no wait makes fit: it is more than the limit, or than the credits left and a refill; undefined = one may. */
   readonly needed?: number | undefined;
 }
 

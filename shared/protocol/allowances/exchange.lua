@@ -26,7 +26,7 @@
 --   '!' and a holder's name → what it may give back of what it had before the latest decrement, absent = 0; the sequence of that
 --   change; and the divide with what came back since, if there is one (pay in credits.lua)
 -- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for a limit also its window and the ms left in
---   it, and for credits the most that a refill brings (-1 = none), -1, and 1 if this turn is a divide, else 0
+--   it, and for credits the most that there can be without a change (-1 = unknown), -1, and 1 if this turn is a divide, else 0
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
 --   lacking: the smallest need that was not met; 0 = all needs were met
 --   OK: all needs were met. In the next four cases the needs below `lacking` were met, and for the others:
@@ -201,7 +201,9 @@ local function exchange(pool, turn, saidSpent, told, kept, needs, wanted)
     if highest then redis.call('HSET', pool, 'd', text(whole) .. ' ' .. highest .. ' ' .. thresholds) end
   end
   local ms = due and (due - now) * 1000 or -1
+  -- What a refill brings, or all that is not spent for good.
   local most = r and credits.refillOf(r) or -1
+  if lacking then most = math.max(most, b + h + credits.held(pool) + spokenOf(pool)) end
   return {status, turn, granted, spent, spoken, total or b + h, ms, lacking or 0, most, -1, isDivide and 1 or 0}
 end
 

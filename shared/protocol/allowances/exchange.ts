@@ -70,7 +70,7 @@ export interface PoolReply {
   readonly refillMs: number;
   /** The smallest need that was not met, to which the status refers; 0 = all were met. */
   readonly leastNeed: number;
-  /** Of credits: the most that a refill brings; undefined = there is none. */
+  /** Of credits: the most that there can be without a change, if a need was not met; undefined = unknown. */
   readonly most?: number | undefined;
   /** True if this turn is a divide. */
   readonly isDivide?: boolean;
@@ -98,7 +98,7 @@ export const exchangeTurns = command(
   ['member', 'channel', 'recall', '...turns'],
   each((reply): PoolReply => {
     const { more, ...rest } = { ...NOT_EXCHANGED, more: [], ...exchanged(reply) };
-    // Of credits the most that a refill brings, of a limit its window.
+    // Of credits the most that there can be, of a limit its window.
     const [first = -1, leftMs = -1, divide] = more.map(Number);
     if (leftMs >= 0) return { ...rest, window: { number: first, leftMs } };
     return { ...rest, most: first < 0 ? undefined : first, isDivide: divide === 1 };

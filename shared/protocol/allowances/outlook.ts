@@ -22,7 +22,7 @@ export class Outlook {
   #refusal: Refusal | undefined;
   /** Expected time of the next refill or window; infinity = never, or unknown. */
   #refillAtMs = Number.POSITIVE_INFINITY;
-  /** The most that a refill brings; infinity = any cost may fit one day. */
+  /** The most that there can be without a change; infinity = unknown. */
   #most = Number.POSITIVE_INFINITY;
 
   get isKnown(): boolean {

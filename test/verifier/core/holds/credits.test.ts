@@ -140,3 +140,18 @@ test('a cost that can never fit says so', async () => {
   expect((await asked({ remaining: { cost: 60 } })).body).toMatchObject({ code: 'VALID' });
   expect((await asked({ remaining: { cost: 60 } })).body).not.toHaveProperty('needed');
 });
+
+test('without a refill only work can bring credits', async () => {
+  const { key } = await create({ remaining: 100 });
+  const asked = async (cost: number) => (await at(1, 'keys.verifyKey', { key, remaining: { cost } })).body;
+  const { hold: held } = await hold(0, key, { credits: 70 });
+  expect(await asked(101)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 30, needed: 101 });
+  // The work may give them back.
+  const refused = await asked(100);
+  expect(refused).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 30 });
+  expect(refused).not.toHaveProperty('needed');
+  await release(0, held.id, 1);
+  await fleet.until(async () => (await asked(100)).needed === 100);
+  await fleet.until(async () => (await asked(99)).code === 'VALID');
+  expect(await asked(1)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 0, needed: 1 });
+});

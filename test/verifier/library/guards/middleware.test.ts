@@ -195,9 +195,21 @@ describe.each(names)('%s', (name) => {
     const refused = await send(`${app.address}/orders`, bearer(key));
     expect(refused).toMatchObject({
       status: 429,
-      headers: { 'retry-after': '60', ratelimit: '"credits";r=2', 'x-key-code': 'USAGE_EXCEEDED' },
+      headers: { ratelimit: '"credits";r=2', 'x-key-code': 'USAGE_EXCEEDED' },
     });
-    expect(JSON.parse(refused.body)).toMatchObject({ status: 429, code: 'USAGE_EXCEEDED' });
+    expect(refused.headers).not.toHaveProperty('retry-after');
+    expect(JSON.parse(refused.body)).toMatchObject({
+      ...{ status: 429, code: 'USAGE_EXCEEDED', cost: 4, remaining: 2 },
+      detail: 'The request needs 4, and the API key has 2 credits left.',
+    });
+    const own = { name: 'tokens', limit: 1000, duration: 60_000 };
+    const large = await open(name, { ...options, cost: 0, ratelimits: [{ ...own, cost: 5000 }] });
+    const never = await send(`${large.address}/orders`, bearer(key));
+    expect([never.status, never.headers['retry-after']]).toEqual([429, undefined]);
+    expect(JSON.parse(never.body)).toMatchObject({
+      ...{ code: 'RATE_LIMITED', cost: 5000, remaining: 1000 },
+      detail: 'The request needs 5000, and the limit tokens is 1000.',
+    });
     const free = await open(name, { ...options, cost: 0 });
     expect((await send(`${free.address}/orders`, bearer(key))).status).toBe(200);
     expect(app.handled()).toBe(2);
