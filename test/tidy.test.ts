@@ -302,7 +302,7 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^shared\/protocol\/(follower\/(key-cache|shared-log|permissions)|allowances\/limits)\.ts$|^verifier\/(core\/question|http\/anonymous-limit|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^shared\/protocol\/(follower\/(key-cache|shared-log|permissions)|allowances\/limits)\.ts$|^verifier\/(core\/(question|tokens)|http\/anonymous-limit|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(

@@ -40,6 +40,9 @@ export const settings = {
   AUTHZ_META: flag(false).help(
     "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",
   ),
+  AUTHZ_TOKEN: flag(false).help(
+    'If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Token`, a token about the key, if its API has tokens. It is empty if none may be issued, or if it is larger than 2 KiB. Needs TOKEN_KEY',
+  ),
   RESOURCE_METADATA_URL: httpUrl().help(
     "URL of the metadata of your API as a protected resource (RFC 9728). Each 401 to a gateway's client, or in proxy mode, names it in `WWW-Authenticate`, as clients of MCP expect",
   ),
@@ -75,5 +78,8 @@ export function configFaults(config: ConfigOf<typeof settings>): string[] {
     ...anonymousFaults(config),
     ...forwardFaults(config),
     ...proxyFaults(config, servedApis(config)),
+    ...(config.AUTHZ_TOKEN && config.TOKEN_KEY.length === 0
+      ? ['AUTHZ_TOKEN: needs TOKEN_KEY_FILE with the secret that signs tokens']
+      : []),
   ];
 }

@@ -3,6 +3,7 @@ import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { TokenKeys } from '#shared/process/token-keys.ts';
 import { type Config, servedApis } from './config.ts';
+import { TokenIssuer, VerdictsWithTokens } from './core/tokens.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import type { Engine } from './engine.ts';
 import { listenGrpc } from './grpc/server.ts';
@@ -35,6 +36,8 @@ interface Listeners extends Addresses {
   /** Statistics of the requests passed on, keyed by the name of the upstream server. */
   readonly relays: Readonly<Record<string, UpstreamStats>>;
   readonly costFaults: CostFaults;
+  /** Counts of tokens; undefined = none are issued. */
+  readonly tokens: TokenIssuer['counts'] | undefined;
   /** Makes health checks report that traffic may come. */
   ready(): void;
   /** Accepts no more connections, which other processes on the same ports take. */
@@ -73,11 +76,13 @@ export async function openListeners(options: {
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
   const tokenKeys = config.TOKEN_KEY.length > 0 ? new TokenKeys(config, clock) : undefined;
+  const tokens = tokenKeys && new TokenIssuer(tokenKeys, clock);
+  const forGateways = tokens && config.AUTHZ_TOKEN ? new VerdictsWithTokens(verifier, tokens) : verifier;
   const needsRootKey = config.VERIFY_ROOT_KEYS === 'required';
   if (needsRootKey) callers.prepare();
   const contract = {
     ...{ id, verifier, holds, rateLimits, refusals, limits: config, log, authz, routes, crowded },
-    tokenKeys,
+    ...{ tokens, tokenKeys, forGateways },
     ...(needsRootKey ? { callers } : {}),
   };
 
@@ -86,7 +91,7 @@ export async function openListeners(options: {
   const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
   if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
   const metaFields = config.METADATA_FIELDS;
-  const gateway = { verifier, refusals, authz, log, crowded, certificate, metaFields };
+  const gateway = { verifier: forGateways, refusals, authz, log, crowded, certificate, metaFields };
   const front =
     UPSTREAM_URL &&
     (await openProxy(UPSTREAM_URL, REUSE_PORT, { ...gateway, holds, config, limits: config, clock }));
@@ -103,6 +108,7 @@ export async function openListeners(options: {
     },
     lane: sumOf([server, local, proxy].flatMap((each) => (each ? [each.lane] : []))),
     relays: { control_plane: forward ? forward.stats : NO_RELAY, api: proxy ? proxy.stats : NO_RELAY },
+    tokens: tokens?.counts,
     costFaults: proxy?.costFaults ?? { invalid: 0, missing: 0, short: 0 },
     ready() {
       if (grpc) grpc.serving = true;
@@ -147,6 +153,7 @@ const authzSettings = (config: Config, clock: Clock, log: Pick<Logger, 'error'>)
   wrongQuestions: new WrongQuestions(log, clock),
   sources: config.CREDENTIAL_SOURCES,
   withMeta: config.AUTHZ_META,
+  withToken: config.AUTHZ_TOKEN,
   resourceMetadata: config.RESOURCE_METADATA_URL?.href,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',
   clientIps: new ClientIps(config.CLIENT_IP_HEADER, config.TRUSTED_PROXIES),

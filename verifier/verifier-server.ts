@@ -10,6 +10,7 @@ import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
 import type { Callers } from './core/callers.ts';
 import type { HoldEnder } from './core/holds.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
+import type { TokenIssuer } from './core/tokens.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
 import { getSelfRoute } from './http/get-self.ts';
@@ -43,7 +44,7 @@ interface Called {
   readonly callers?: Callers | undefined;
   readonly refusals?: RefusalLog | undefined;
   /** undefined = no tokens are issued. */
-  readonly tokenKeys?: TokenKeys | undefined;
+  readonly tokens?: TokenIssuer | undefined;
 }
 
 type Call = `/v${1 | 2}/${(typeof ANSWERED_HERE)[number]}` | '/oauth2/introspect';
@@ -53,18 +54,14 @@ export const callRoutes = (
   called: Called,
   bodyBytesMax: number,
 ): Readonly<Partial<Record<Call, { readonly POST: Handler }>>> => {
-  const { verifier, holds, rateLimits, callers, tokenKeys } = called;
+  const { verifier, holds, rateLimits, callers, tokens } = called;
   const nowMs = systemClock.wallMs;
   return {
     '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, bodyBytesMax, called) },
     '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, bodyBytesMax, called) },
     '/v1/keys.getSelf': { POST: getSelfRoute(verifier, nowMs) },
-    ...(tokenKeys
-      ? {
-          '/v1/keys.issueToken': {
-            POST: issueTokenRoute(verifier, bodyBytesMax, { ...called, tokenKeys, nowMs }),
-          },
-        }
+    ...(tokens
+      ? { '/v1/keys.issueToken': { POST: issueTokenRoute(verifier, bodyBytesMax, { ...called, tokens }) } }
       : {}),
     '/oauth2/introspect': { POST: introspectRoute(verifier, bodyBytesMax, called) },
     ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, bodyBytesMax, called) } } : {}),
@@ -79,7 +76,9 @@ export const callRoutes = (
  * @param options.rateLimits undefined = `ratelimit.limit` is not answered
  * @param options.callers undefined = anybody may ask about keys and rate limits
  * @param options.refusals undefined = nobody remembers refusals
- * @param options.tokenKeys undefined = no tokens are issued
+ * @param options.tokens undefined = no tokens are issued
+ * @param options.tokenKeys undefined = they have no public keys
+ * @param options.forGateways answers gateways; undefined = `verifier`
  * @param options.authz undefined = gateways get no answer
  * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
@@ -91,13 +90,15 @@ export function createVerifierServer(
     limits: HttpLimits;
     log: Pick<Logger, 'error'>;
     authz?: AuthzSettings;
+    forGateways?: VerdictSource;
+    tokenKeys?: TokenKeys | undefined;
     routes?: Partial<Routes>;
     crowded?: () => void;
     certificate?: Certificate | undefined;
   },
 ): VerifierServer {
-  const { verifier, holds, callers, refusals, limits, log, authz, routes, crowded, certificate, tokenKeys } =
-    options;
+  const { verifier, forGateways = verifier, holds, callers, refusals, limits, log, authz } = options;
+  const { routes, crowded, certificate, tokenKeys } = options;
   const route = createRouter({
     exact: {
       ...callRoutes(options, limits.BODY_BYTES_MAX),
@@ -113,7 +114,7 @@ export function createVerifierServer(
       ...(tokenKeys ? { [JWKS_PATH]: { GET: (_request, response) => answerJwks(response, tokenKeys) } } : {}),
       ...routes?.exact,
     },
-    below: [...(authz ? authzRoutes(verifier, authz, refusals) : []), ...(routes?.below ?? [])],
+    below: [...(authz ? authzRoutes(forGateways, authz, refusals) : []), ...(routes?.below ?? [])],
   });
   const lane = { answered: 0, delegated: 0, handedOver: 0 };
   const listener = createListener({
@@ -130,6 +131,7 @@ export function createVerifierServer(
           lane: (server, tooSlow) =>
             new FastLane(server, {
               verifier,
+              forGateways,
               holds,
               callers,
               refusals,

@@ -33,6 +33,7 @@ import {
   Metrics as VerifierMetrics,
   watchServer,
   watchState,
+  watchTokens,
   watchUpstreams,
 } from '../../verifier/metrics/metrics.ts';
 import { callRoutes } from '../../verifier/verifier-server.ts';
@@ -73,6 +74,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     requestsInFlight: 0,
     lane: { answered: 0, delegated: 0, handedOver: 0 },
   });
+  watchTokens(verifierMetrics.registry);
   watchUpstreams(verifierMetrics.registry, {}, { invalid: 0, missing: 0, short: 0 });
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
@@ -280,7 +282,7 @@ async function rootKeyCallsTable(): Promise<string> {
   const callers = {
     admit: (_authorization: unknown, kind: keyof typeof PERMISSIONS) => Promise.reject(new Asked(kind)),
   };
-  const called = { verifier: {}, holds: {}, rateLimits: {}, tokenKeys: {}, callers } as unknown as Called;
+  const called = { verifier: {}, holds: {}, rateLimits: {}, tokens: {}, callers } as unknown as Called;
   for (const [path, { POST }] of Object.entries(callRoutes(called, 0))) {
     const asked = await Promise.resolve(
       POST({ headers: {}, url: path } as never, {} as never, '', {} as never),

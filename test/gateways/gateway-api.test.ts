@@ -150,7 +150,7 @@ describe.each(Object.entries(RECIPES))('deploy/gateways/gateway-api/%s', (file, 
     for (const { spec } of of('HTTPRoute', all)) {
       const [{ filters }] = spec.rules;
       const removed = filters.at(-1).requestHeaderModifier.remove;
-      expect(removed).toEqual(['authorization', 'x-api-key', 'x-key-meta']);
+      expect(removed).toEqual(['authorization', 'x-api-key', 'x-key-meta', 'x-key-token']);
       if (asks === 'providers') continue;
       const [{ externalAuth }] = filters;
       expect(externalAuth.http.allowedHeaders).toContain('x-api-key');

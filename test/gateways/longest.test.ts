@@ -12,9 +12,16 @@ const META = { note: 'é'.repeat(339) };
 let world: World;
 let key: string;
 let keyId: string;
+let tokenLength: number;
 beforeAll(async () => {
-  world = await World.start({ AUTHZ_META: 'true' });
-  ({ key, keyId } = await world.validKey({ name: LONGEST, externalId: LONGEST, meta: META }));
+  const TOKEN_KEY = 'a secret of tokens, long enough for all';
+  world = await World.start({ AUTHZ_META: 'true', AUTHZ_TOKEN: 'true', TOKEN_KEY });
+  const permissions = ['a', 'b', 'c'].map((name) => name.repeat(78));
+  ({ key, keyId } = await world.validKey({ name: LONGEST, externalId: LONGEST, meta: META, permissions }));
+  await world.fleet.ok('apis.updateApi', { apiId: world.around.API_ID, tokens: true });
+  const issue = () => world.fleet.post(`http://${world.around.VERIFIER}/v1/keys.issueToken`, { key });
+  await world.fleet.until(async () => (await issue()).status === 200);
+  tokenLength = (await issue()).body.token.length;
 });
 afterAll(() => world.stop());
 
@@ -24,9 +31,11 @@ function identity(got: Got) {
   expect({ status: got.status, requests: seen.length }).toEqual({ status: 200, requests: 1 });
   expect(JSON.stringify(seen)).not.toContain('boss');
   const headers = seen[0]?.headersDistinct ?? {};
-  return ['x-key-id', 'x-key-name', 'x-key-external-id', 'x-key-meta'].map(
-    (name) => headers[name]?.[0] ?? '',
-  );
+  const token = headers['x-key-token']?.[0] ?? '';
+  return [
+    ...['x-key-id', 'x-key-name', 'x-key-external-id', 'x-key-meta'].map((name) => headers[name]?.[0] ?? ''),
+    token.length,
+  ];
 }
 
 test('the test has the longest that there is', () => {
@@ -34,13 +43,16 @@ test('the test has the longest that there is', () => {
   expect(ascii.length).toBeGreaterThan(2040);
   expect(ascii.length).toBeLessThanOrEqual(2048);
   expect(decodeURIComponent(ENCODED)).toBe(LONGEST);
+  expect(tokenLength).toBeGreaterThan(2000);
+  expect(tokenLength).toBeLessThanOrEqual(2048);
 });
 
 describeGateways((name, kind) => {
-  test('the longest names and meta reach the API', async () => {
+  test('the longest names, meta and token reach the API', async () => {
     const [id, ...rest] = identity(await world.decided(name, showing(key)));
-    const meta = ['caddy', 'envoy'].includes(kind) ? '' : JSON.stringify(META).replaceAll('é', '\\u00e9');
-    expect([id, ...rest]).toEqual([keyId, ENCODED, ENCODED, meta]);
+    const isBare = ['caddy', 'envoy'].includes(kind);
+    const meta = isBare ? '' : JSON.stringify(META).replaceAll('é', '\\u00e9');
+    expect([id, ...rest]).toEqual([keyId, ENCODED, ENCODED, meta, isBare ? 0 : tokenLength]);
   });
 });
 
@@ -55,8 +67,9 @@ describe.skipIf(noNginx)(`the nginx of compose.yaml${noNginx}`, () => {
 
   test('passes on the longest names, and no claims', async () => {
     const spoofed = ['X_Key_Id', 'boss', 'X.Key.Id', 'boss', 'X-Key-Id', 'boss', 'X-Key-Meta', 'boss'];
+    spoofed.push('X-Key-Token', 'boss');
     const got = await gateway.ask({ headers: [...showing(key).headers, ...spoofed] });
-    expect(identity(got)).toEqual([keyId, ENCODED, ENCODED, '']);
+    expect(identity(got)).toEqual([keyId, ENCODED, ENCODED, '', 0]);
   });
 
   test('spent credits are 429, and no retry helps', async () => {

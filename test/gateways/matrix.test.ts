@@ -244,6 +244,8 @@ describeGateways((name, kind) => {
         'boss',
         'X-Key-Meta',
         '{"boss":1}',
+        'X-Key-Token',
+        'boss',
       ],
     ];
     const { headers } = await passed({ headers: [...showing(valid.key).headers, ...spoofed] });

@@ -16,8 +16,13 @@ beforeAll(async () => {
     CORS_PREFLIGHT: 'allow',
     CREDENTIAL_SOURCES: 'bearer,x-api-key,query',
     AUTHZ_META: 'true',
+    AUTHZ_TOKEN: 'true',
+    TOKEN_KEY: 'a secret of tokens, long enough for all',
   });
   ({ key } = await world.validKey({ meta: { plan: 'größer' } }));
+  await world.fleet.ok('apis.updateApi', { apiId: world.around.API_ID, tokens: true });
+  const issue = () => world.fleet.post(`http://${world.around.VERIFIER}/v1/keys.issueToken`, { key });
+  await world.fleet.until(async () => (await issue()).status === 200);
 });
 afterAll(() => world.stop());
 
@@ -49,10 +54,14 @@ describeGateways((name, kind) => {
     expect(await ask({ path, headers: ['X-Api-Key', 'another'] })).toEqual({ status: 401, seen: [] });
   });
 
-  test("the API learns the key's meta where the configuration passes it, and never a client's", async () => {
+  test("the API learns the key's meta and a token where the configuration passes them, and never a client's", async () => {
     const { headers } = showing(key);
-    const { seen } = await ask({ headers: [...headers, 'X-Key-Meta', '{"plan":"boss"}'] });
-    const wanted = ['caddy', 'envoy'].includes(kind) ? undefined : ['{"plan":"gr\\u00f6\\u00dfer"}'];
-    expect(seen[0]?.headersDistinct['x-key-meta']).toEqual(wanted);
+    const { seen } = await ask({
+      headers: [...headers, 'X-Key-Meta', '{"plan":"boss"}', 'X-Key-Token', 'boss'],
+    });
+    const isBare = ['caddy', 'envoy'].includes(kind);
+    const { 'x-key-meta': meta, 'x-key-token': token } = seen[0]?.headersDistinct ?? {};
+    expect(meta).toEqual(isBare ? undefined : ['{"plan":"gr\\u00f6\\u00dfer"}']);
+    expect(token).toEqual(isBare ? undefined : [expect.stringMatching(/^ey[\w-]+\.[\w-]+\.[\w-]+$/)]);
   });
 });

@@ -56,7 +56,8 @@ export class World {
     names: readonly GatewayName[] = gatewayNames,
   ): Promise<World> {
     const grpcPort = await freePort();
-    const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
+    const { TOKEN_KEY = '' } = env;
+    const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000', TOKEN_KEY } });
     const world = new World(fleet, await Upstream.start(), grpcPort, env);
     await world.verifier.start();
     world.around = {

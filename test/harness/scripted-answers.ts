@@ -72,7 +72,7 @@ const LIMITED = {
 /**
  * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, and with credits
  * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; `permitted` may do `a` and `b.c`; `listed` may be used from 192.0.2.0/24, and `paged` by https://a.example; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
- * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
+ * `down` ends in an outage; `bug` and `remote-bug` are faults of ours. Good keys have a token, except `permitted`.
  */
 export class ScriptedAnswers implements VerdictSource {
   readonly asked: string[] = [];
@@ -103,8 +103,9 @@ export class ScriptedAnswers implements VerdictSource {
     if (entry === undefined) return NOT_FOUND;
     if (permissions !== undefined && this.stripped.has(key))
       return { code: 'INSUFFICIENT_PERMISSIONS', entry };
-    const verdict = ruleOn(entry, question, Date.now());
-    if (verdict.code !== 'VALID' || isRecheck) return verdict;
+    const ruled = ruleOn(entry, question, Date.now());
+    if (ruled.code !== 'VALID' || isRecheck) return ruled;
+    const verdict = key === 'permitted' ? ruled : { ...ruled, token: `token.of.${key}` };
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
     if (entry.pool === '') return verdict;
     const left = key === 'poor' ? 3 : 0;

@@ -1,7 +1,10 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '#shared/process/clock.ts';
+import type { TokenKeys } from '#shared/process/token-keys.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { Question } from './question.ts';
-import type { VerdictSource } from './verdict.ts';
-import { showsKey, type VerdictWithKey } from './verdict-body.ts';
+import type { Verdict, VerdictSource } from './verdict.ts';
+import { showsKey, VERDICT_FIELDS, type VerdictWithKey } from './verdict-body.ts';
 
 /** A key about which a token may be issued at this instant, and the token's end. */
 interface Issue {
@@ -15,11 +18,14 @@ interface Issue {
  * the lease. undefined = none may, because the key is not good any more, its API has no tokens, or this clock is wrong.
  * @param question the one that was accepted; it is not counted again
  */
-export function issueNow(verifier: Pick<VerdictSource, 'decide'>, question: Question, nowMs: number) {
-  const verdict = verifier.decide({ ...question, isRecheck: true });
+export const issueNow = (verifier: Pick<VerdictSource, 'decide'>, question: Question, nowMs: number) =>
+  issueAbout(verifier.decide({ ...question, isRecheck: true }), nowMs);
+
+/** The same about a verdict that was decided in this synchronous block. */
+function issueAbout(verdict: Verdict | undefined, nowMs: number): Issue | undefined {
   if (verdict?.code !== 'VALID' || !showsKey(verdict)) return undefined;
   const endS = Math.floor(endMsOf(verdict.entry) / 1000);
-  return 1000 * endS > nowMs ? ({ verdict, endS } satisfies Issue) : undefined;
+  return 1000 * endS > nowMs ? { verdict, endS } : undefined;
 }
 
 /** A token ends with the first of the leases from which its verdict follows, and with its key. */
@@ -27,3 +33,128 @@ function endMsOf({ epoch, links, join, expires }: Entry): number {
   const sharedMs = links === undefined ? Number.POSITIVE_INFINITY : (join?.lease.tokenEndMs() ?? 0);
   return Math.min(epoch.lease.tokenEndMs(), sharedMs, expires || Number.POSITIVE_INFINITY);
 }
+
+/**
+ * The reasons for which a good key gets no token. `off`: its API has none; `clock`: this machine's may be wrong; `lease`: it ends
+ * soon, or the key is not good any more; `large`: a header has no room for it.
+ */
+export type NoToken = 'off' | 'clock' | 'lease' | 'large';
+
+function reasonOf(verdict: Verdict | undefined): NoToken {
+  const lease = verdict?.entry?.epoch.lease;
+  if (lease?.hasTokens === false) return 'off';
+  return lease?.isClockRight === false ? 'clock' : 'lease';
+}
+
+export const newTokenCounts = (): Record<'issued' | NoToken, number> => ({
+  ...{ issued: 0, off: 0, clock: 0, lease: 0, large: 0 },
+});
+
+/** Signs tokens, and counts them. */
+export class TokenIssuer {
+  /** Counts since the start, for metrics. */
+  readonly counts = newTokenCounts();
+  readonly #keys: Pick<TokenKeys, 'sign'>;
+  readonly clock: Pick<Clock, 'wallMs'>;
+
+  constructor(keys: Pick<TokenKeys, 'sign'>, clock: Pick<Clock, 'wallMs'>) {
+    this.#keys = keys;
+    this.clock = clock;
+  }
+
+  /**
+   * Returns what may be issued about a verdict that was decided in this synchronous block; otherwise the reason, and counts it.
+   */
+  issue(verdict: Verdict | undefined): Issue | NoToken {
+    return issueAbout(verdict, this.clock.wallMs()) ?? this.refuse(reasonOf(verdict));
+  }
+
+  refuse(reason: NoToken): NoToken {
+    this.counts[reason]++;
+    return reason;
+  }
+
+  /** @param permissions those that the token has of the key's; undefined = all */
+  sign({ verdict, endS }: Issue, audience?: string, permissions?: readonly string[]): string {
+    this.counts.issued++;
+    const { keyId, epoch } = verdict.entry;
+    return this.#keys.sign({
+      ...{ sub: keyId, aud: audience ?? epoch.apiId, exp: endS },
+      externalId: VERDICT_FIELDS.externalId.value(verdict),
+      permissions: permissions ?? VERDICT_FIELDS.permissions.value(verdict) ?? [],
+    });
+  }
+}
+
+/** Longest token in a header: with more, the head of an answer could overflow a gateway's buffer. */
+export const TOKEN_LENGTH_MAX = 2048;
+/** Maximum number of tokens that are kept. */
+const KEPT_MAX = 10_000;
+
+/** A token that was issued, and what it says. */
+interface Kept extends Pick<Issue, 'endS'>, Pick<VerdictWithKey, 'effectivePermissions'> {
+  readonly details: Entry['details'];
+  /** `''` = it is too long. */
+  readonly token: string;
+}
+
+/**
+ * A verdict source whose good verdicts have a token, if the key's API has tokens. A token that is kept is handed out again only
+ * if it could be issued at this instant: its key is good, and it says the same and ends no later. It then has at least half the
+ * life of a new one.
+ */
+export class VerdictsWithTokens implements VerdictSource {
+  readonly #verifier: VerdictSource;
+  readonly #issuer: TokenIssuer;
+  readonly #kept = new LRUCache<Entry, Kept>({ max: KEPT_MAX });
+
+  constructor(verifier: VerdictSource, issuer: TokenIssuer) {
+    this.#verifier = verifier;
+    this.#issuer = issuer;
+  }
+
+  decide(question: Question): Verdict | undefined {
+    const verdict = this.#verifier.decide(question);
+    return verdict?.code === 'VALID' && !question.isRecheck ? this.#withToken(verdict, verdict) : verdict;
+  }
+
+  async lookUp(question: Question): Promise<Verdict> {
+    const verdict = await this.#verifier.lookUp(question);
+    if (verdict.code !== 'VALID' || question.isRecheck || !hasTokens(verdict)) return verdict;
+    // A change may have come since the verdict.
+    return this.#withToken(verdict, this.#verifier.decide({ ...question, isRecheck: true }));
+  }
+
+  /** @param now a verdict on the same key, decided in this synchronous block */
+  #withToken(verdict: Verdict, now: Verdict | undefined): Verdict {
+    if (!hasTokens(verdict)) return verdict;
+    const issue = this.#issuer.issue(now);
+    if (typeof issue === 'string') return verdict;
+    const { token } = this.#keptAbout(issue) ?? this.#keep(issue);
+    if (token !== '') return { ...verdict, token };
+    this.#issuer.refuse('large');
+    return verdict;
+  }
+
+  #keptAbout({ verdict: { entry, effectivePermissions }, endS }: Issue): Kept | undefined {
+    const kept = this.#kept.get(entry);
+    if (kept === undefined || kept.endS > endS) return undefined;
+    // Changes replace these objects.
+    if (kept.details !== entry.details || kept.effectivePermissions !== effectivePermissions)
+      return undefined;
+    return 2 * kept.endS >= endS + this.#issuer.clock.wallMs() / 1000 ? kept : undefined;
+  }
+
+  #keep(issue: Issue): Kept {
+    const { entry, effectivePermissions } = issue.verdict;
+    const token = this.#issuer.sign(issue);
+    const kept = {
+      ...{ details: entry.details, effectivePermissions, endS: issue.endS },
+      token: token.length > TOKEN_LENGTH_MAX ? '' : token,
+    };
+    this.#kept.set(entry, kept);
+    return kept;
+  }
+}
+
+const hasTokens = ({ entry }: Verdict): boolean => entry?.epoch.lease.hasTokens === true;

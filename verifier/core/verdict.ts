@@ -18,6 +18,8 @@ import { untilServed } from './until-served.ts';
 export interface Verdict extends ReportedVerdict {
   /** The hold that the question asked for; undefined = it did not, or the key was refused. */
   readonly hold?: Hold;
+  /** A token for the API behind a gateway; undefined = there is none. */
+  readonly token?: string;
 }
 
 /** A source of verdicts: `Verifier`, or an object with the same methods. */

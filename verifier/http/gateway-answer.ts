@@ -40,9 +40,14 @@ export interface AnswerSettings {
   readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
+  /** True = they include `X-Key-Token`. */
+  readonly withToken?: boolean | undefined;
   /** URL of the resource's metadata (RFC 9728), which a challenge names; undefined = none. */
   readonly resourceMetadata?: string | undefined;
 }
+
+/** The settings that identity headers depend on. */
+type IdentitySettings = Pick<AnswerSettings, 'withMeta' | 'withToken'>;
 
 /** The answers in the form that one kind of gateway understands. */
 export interface GatewayAnswers {
@@ -52,7 +57,7 @@ export interface GatewayAnswers {
    * Returns the header lines of the answer to a valid key without details. The lines equal those of `answer`
    * byte for byte, at a lower cost.
    */
-  plainLines?(entry: Entry, withMeta: boolean): string;
+  plainLines?(verdict: Pick<Verdict, 'token'>, entry: Entry, settings: IdentitySettings): string;
 }
 
 /**
@@ -64,15 +69,15 @@ export interface GatewayAnswers {
 export function authzAnswer(
   outcome: AuthzOutcome,
   requestId: string,
-  { sources, withMeta, resourceMetadata }: AnswerSettings,
+  settings: AnswerSettings,
   knows429 = true,
 ): AuthzAnswer {
   const { code } = outcome;
   if (code === 'VALID' || code === 'PREFLIGHT' || code === 'ANONYMOUS') {
-    const entry = 'entry' in outcome ? outcome.entry : undefined;
     const allowances = 'spending' in outcome ? allowancesOf(outcome.spending) : undefined;
-    return { status: 200, headers: identityHeaders(entry, withMeta), allowances, body: '' };
+    return { status: 200, headers: identityHeaders(outcome, settings), allowances, body: '' };
   }
+  const { sources, resourceMetadata } = settings;
   const [status, error, sentence] = REFUSALS[code];
   const detail = 'detail' in outcome ? outcome.detail : sentence;
   const headers: HeaderLine[] =
@@ -133,8 +138,12 @@ const EXPOSED: HeaderLine = [
   'Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id',
 ];
 
-const plainLines = ({ keyId, epoch }: Entry, withMeta: boolean) =>
-  `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}`;
+const plainLines: GatewayAnswers['plainLines'] = (
+  { token = '' },
+  { keyId, epoch },
+  { withMeta, withToken },
+) =>
+  `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}${withToken ? `X-Key-Token: ${token}\r\n` : ''}`;
 
 /** Answers that almost every gateway understands. */
 export const ANSWERS: GatewayAnswers = { answer: authzAnswer, plainLines };
@@ -278,10 +287,14 @@ const META_BYTES_MAX = 2048;
 /**
  * Returns the headers that tell the API behind a gateway whose key it was. A header without a value is empty
  * instead of missing, because some gateways replace a missing header by a placeholder or by the client's own.
- * @param entry undefined = no key: all headers are empty
- * @param withMeta adds `X-Key-Meta`, which is empty if `meta` is longer than 2 KiB
+ * @param outcome one without a key: all headers are empty
+ * @param settings.withMeta adds `X-Key-Meta`, which is empty if `meta` is longer than 2 KiB
  */
-export function identityHeaders(entry: Entry | undefined, withMeta: boolean): HeaderLine[] {
+export function identityHeaders(
+  outcome: AuthzOutcome | Pick<Verdict, 'entry'>,
+  { withMeta, withToken }: IdentitySettings,
+): HeaderLine[] {
+  const entry = 'entry' in outcome ? outcome.entry : undefined;
   const details = entry?.details;
   const headers: HeaderLine[] = [
     ['X-Key-Id', entry?.keyId ?? ''],
@@ -290,6 +303,7 @@ export function identityHeaders(entry: Entry | undefined, withMeta: boolean): He
     ['X-Key-External-Id', percentEncoded(details?.externalId ?? '')],
   ];
   if (withMeta) headers.push(['X-Key-Meta', entry === undefined ? '' : metaHeader(details?.meta ?? '{}')]);
+  if (withToken) headers.push(['X-Key-Token', ('token' in outcome && outcome.token) || '']);
   return headers;
 }
 

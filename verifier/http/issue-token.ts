@@ -1,13 +1,11 @@
-import type { TokenKeys } from '#shared/process/token-keys.ts';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError, type ErrorCode, unavailable } from '#shared/rules/errors.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
 import { DEFAULT_REQUIREMENTS, KEY_LENGTH_MAX, questionAbout, requiring } from '../core/question.ts';
-import { issueNow } from '../core/tokens.ts';
-import type { Verdict, VerdictSource } from '../core/verdict.ts';
-import { fieldValues } from '../core/verdict-body.ts';
+import type { NoToken, TokenIssuer } from '../core/tokens.ts';
+import type { VerdictSource } from '../core/verdict.ts';
 import { readJson } from './json-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './server.ts';
@@ -29,15 +27,13 @@ export function issueTokenRoute(
   verifier: VerdictSource,
   bodyBytesMax: number,
   {
-    tokenKeys,
+    tokens,
     callers,
     refusals,
-    nowMs,
   }: {
-    readonly tokenKeys: TokenKeys;
+    readonly tokens: TokenIssuer;
     readonly callers?: Callers | undefined;
     readonly refusals?: RefusalLog | undefined;
-    readonly nowMs: () => number;
   },
 ): Handler {
   return async (request, response, requestId) => {
@@ -58,20 +54,17 @@ export function issueTokenRoute(
         REFUSALS[VERDICTS[code].status] ?? 'UNAUTHORIZED',
         `key: ${VERDICTS[code].sentence}`,
       );
-    const issue = issueNow(verifier, question, nowMs());
-    if (issue === undefined) throw noToken(verdict);
-    const { keyId, apiId, externalId, permissions: all } = fieldValues(issue.verdict);
-    const token = tokenKeys.sign({
-      ...{ sub: keyId, aud: audience ?? apiId, exp: issue.endS },
-      ...{ externalId, permissions: permissions ?? all ?? [] },
-    });
+    // The verdict may be older than the lease.
+    const issue = tokens.issue(verifier.decide({ ...question, isRecheck: true }));
+    if (typeof issue === 'string') throw noToken(issue);
+    const token = tokens.sign(issue, audience, permissions);
     answerJson(response, 200, JSON.stringify({ token, expiresAt: 1000 * issue.endS, requestId }));
   };
 }
 
 /** Returns the reason for which a good key gets no token. */
-const noToken = ({ entry }: Verdict): ApiError =>
-  entry?.epoch.lease.hasTokens === false
+const noToken = (reason: NoToken): ApiError =>
+  reason === 'off'
     ? badRequest('key: its API has no tokens; set `tokens` by apis.updateApi')
     : unavailable(
         "no token may be issued now: this machine's clock differs from that of Redis by more than a second, or Redis has not answered for seconds",

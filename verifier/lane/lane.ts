@@ -50,6 +50,8 @@ export interface LaneCounts {
 /** Dependencies and limits of a lane. */
 interface LaneOptions {
   readonly verifier: VerdictSource;
+  /** Answers gateways; undefined = `verifier`. */
+  readonly forGateways?: VerdictSource | undefined;
   /** undefined = nothing is held. */
   readonly holds?: HoldEnder | undefined;
   /** undefined = anybody may ask about keys. */

@@ -138,6 +138,7 @@ interface Answering {
   readonly reader: QuestionReader;
   readonly options: {
     readonly verifier: VerdictSource;
+    readonly forGateways?: VerdictSource | undefined;
     readonly holds?: HoldEnder | undefined;
     readonly refusals?: RefusalLog | undefined;
   };
@@ -161,7 +162,7 @@ export function serveFromMemory(
   if (completeness !== 'whole') return completeness;
   if (request.ended !== undefined) return endHold(options.holds, request, request.ended);
   try {
-    request.verdict = options.verifier.decide(request);
+    request.verdict = sourceOf(options, request).decide(request);
   } catch {
     // A bug in the lane: the reference meets the same error and reports it.
     return 'for Node';
@@ -172,6 +173,10 @@ export function serveFromMemory(
     note(options.refusals, request, verdict, bytes, at);
   return 'decided';
 }
+
+/** Returns the source of the verdict on a request, which depends on who asks. */
+const sourceOf = ({ verifier, forGateways = verifier }: Answering['options'], request: LaneRequest) =>
+  request.headBytes === undefined ? verifier : forGateways;
 
 /** Ends a hold, if that needs no answer from Redis. */
 function endHold(
@@ -221,7 +226,7 @@ export async function replyByLookUp(
   bytes: Buffer,
   connection: { readonly keepAliveS: number | undefined },
 ): Promise<boolean> {
-  const { verifier, refusals } = options;
+  const { refusals } = options;
   const { replies, ended } = request;
   const route = refusals && routeIn(bytes, 0, bytes.length);
   const requestId = request.head.requestId || newRequestId();
@@ -233,7 +238,7 @@ export async function replyByLookUp(
       return true;
     }
     const question = request.asQuestion();
-    const verdict = await verifier.lookUp(question);
+    const verdict = await sourceOf(options, request).lookUp(question);
     refusals?.note(verdict, question, { requestId, route });
     replies.addVerdict(output, verdict, requestId, connection.keepAliveS, question);
   } catch (error) {

@@ -83,15 +83,15 @@ export function addRelease(
 /** Returns the replies to gateways with these answers. They are ASCII only. */
 export function gatewayReplies(
   answers: GatewayAnswers,
-  settings: Pick<AuthzSettings, 'sources' | 'withMeta' | 'allowPreflight'>,
+  settings: Pick<AuthzSettings, 'sources' | 'withMeta' | 'withToken' | 'allowPreflight'>,
 ): Replies {
-  const { withMeta, allowPreflight } = settings;
+  const { allowPreflight } = settings;
   return {
     addVerdict(output, verdict, requestId, keepAliveS, question) {
       const { code, entry, spending } = verdict;
       const isPlain = code === 'VALID' && entry?.details === undefined && spending === undefined;
       if (isPlain && entry !== undefined && answers.plainLines) {
-        output.text += head(200, requestId, answers.plainLines(entry, withMeta), 0, keepAliveS);
+        output.text += head(200, requestId, answers.plainLines(verdict, entry, settings), 0, keepAliveS);
         return;
       }
       const plain = answers.answer(verdict, requestId, settings);

@@ -10,6 +10,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
 import { LookupGivenUp } from '../core/given-up.ts';
+import { newTokenCounts } from '../core/tokens.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { LaneCounts } from '../lane/lane.ts';
@@ -399,6 +400,24 @@ export function watchServer(
   gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
     'Requests in progress. At 10,000, further ones get 503.',
   );
+}
+
+/** Registers the metrics of tokens, which are read at each scrape. */
+export function watchTokens(registry: Registry, counts = newTokenCounts()): void {
+  metricMakers(registry)
+    .count('keyfence_tokens_issued_total', () => counts.issued)
+    .help('Tokens that were signed. At gateways and in proxy mode, one serves many requests of a key.');
+  new Counter({
+    name: 'keyfence_tokens_refused_total',
+    help: "Good keys that got no token, by reason; at gateways and in proxy mode, the header was empty. off: keys.issueToken was called for a key whose API has no tokens. clock: this machine's clock differs from that of Redis by more than a second, or Redis answered late. lease: Redis has not answered for seconds, or the key has just changed. large: the token was longer than 2 KiB; give the key fewer permissions, or call keys.issueToken.",
+    labelNames: ['reason'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      const { issued: _issued, ...refused } = counts;
+      for (const [reason, count] of Object.entries(refused)) this.inc({ reason }, count);
+    },
+  });
 }
 
 /**

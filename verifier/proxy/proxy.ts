@@ -561,13 +561,7 @@ function laneHandler(
         requestId,
         startedAtMs,
       };
-      return forwarder.send(
-        outgoing,
-        identityHeaders(verdict.entry, authz.withMeta),
-        response,
-        call.body,
-        connection,
-      );
+      return forwarder.send(outgoing, identityHeaders(verdict, authz), response, call.body, connection);
     };
     const fail = (error: unknown) => {
       const apiError = toApiError(error, log, { requestId, traceId: traceIdIn(call.rawHeaders) });

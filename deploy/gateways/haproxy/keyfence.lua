@@ -4,7 +4,7 @@
 local TIMEOUT_MS = 2500 -- longer than the backend may take
 local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "referer", "access-control-request-method" }
 -- ASKED[#ASKED + 1] = "cookie" -- for the source cookie:apikey
-local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
+local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta", "x-key-token" }
 local LEFT = { "ratelimit", "ratelimit-policy" } -- for the client
 local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id", "access-control-allow-origin",
   "access-control-allow-credentials", "access-control-expose-headers" }

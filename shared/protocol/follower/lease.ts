@@ -60,6 +60,11 @@ export class Lease {
         : NEVER;
   }
 
+  /** False if this machine's wall clock may be wrong, while the API has tokens. */
+  get isClockRight(): boolean {
+    return this.#tokensUntil !== NEVER;
+  }
+
   /** Returns the latest end of a token that is issued now, Unix milliseconds, or a time in the past if none may be. */
   tokenEndMs(): number {
     const { monotonicMs, wallMs } = this.#tokensUntil;

@@ -926,6 +926,7 @@ const OF_DELETIONS: Readonly<Record<string, Mutant>> = {
 };
 
 const LEASE = 'shared/protocol/follower/lease.ts';
+const TOKENS = 'verifier/core/tokens.ts';
 const SWEEP = 'shared/protocol/writer/sweep.ts';
 
 /** Of tokens. */
@@ -965,6 +966,24 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     seed: TOKEN_SEEDS + 3,
     file: LEASE,
     edits: [['this.hasTokens && isRight', 'this.hasTokens && isRight !== undefined']],
+  },
+  'a kept token says what was': {
+    breaks: 'A verifier hands out a token from before a change of the key. (I29)',
+    seed: TOKEN_SEEDS + 18,
+    file: TOKENS,
+    edits: [['kept.details !== entry.details || ', '']],
+  },
+  'a kept token says what a role was': {
+    breaks: 'A verifier hands out a token from before a change of a role. (I29)',
+    seed: TOKEN_SEEDS,
+    file: TOKENS,
+    edits: [[' || kept.effectivePermissions !== effectivePermissions', '']],
+  },
+  'a kept token outlives its lease': {
+    breaks: 'A verifier hands out a token that ends after the lease. (I29)',
+    seed: TOKEN_SEEDS + 8,
+    file: TOKENS,
+    edits: [['kept === undefined || kept.endS > endS', 'kept === undefined']],
   },
   'the flag of tokens read before the write': {
     breaks: 'Tokens are switched on between the look at the flag and the write. (I26)',

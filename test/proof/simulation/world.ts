@@ -9,8 +9,9 @@ import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { Release } from '../../../verifier/core/holds.ts';
 import { type Costs, CREDITS, type Question, questionAbout } from '../../../verifier/core/question.ts';
-import { issueNow } from '../../../verifier/core/tokens.ts';
+import { issueNow, TokenIssuer, VerdictsWithTokens } from '../../../verifier/core/tokens.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
+import { fieldValues } from '../../../verifier/core/verdict-body.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline, TRUE_WALL_MS } from './clock.ts';
@@ -43,6 +44,8 @@ export interface VerifierProcess {
   readonly following: Map<string, Following>;
   readonly firstAskedAtMs: Map<string, number>;
   readonly protocol: number;
+  /** Its answers to gateways; undefined = no API has tokens. */
+  readonly withTokens: VerdictsWithTokens | undefined;
 }
 
 /** A control plane's process. */
@@ -258,7 +261,10 @@ export class World {
       }),
     });
     verifier.start();
-    const process = { machine, verifier, following, protocol, firstAskedAtMs: new Map<string, number>() };
+    const issuer = new TokenIssuer({ sign: JSON.stringify }, machine);
+    const withTokens = this.plan.tokens && new VerdictsWithTokens(verifier, issuer);
+    const firstAskedAtMs = new Map<string, number>();
+    const process = { machine, verifier, following, protocol, firstAskedAtMs, withTokens };
     this.verifiers.push(process);
     return process;
   }
@@ -349,7 +355,7 @@ export class World {
   /** Asks a verifier for a key; what becomes of it, which the checker was told already. */
   verify(process: VerifierProcess, key: KnownKey): Promise<Verdict | undefined> {
     const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
-    const { machine, verifier, following, firstAskedAtMs, protocol } = process;
+    const { machine, verifier, following, firstAskedAtMs, protocol, withTokens = verifier } = process;
     const begunAtMs = this.timeline.nowMs;
     const { rate, heldLimits, atLeast, credits } = this.plan;
     const some = atLeast && credits ? [1, 1, 3, Math.ceil(credits / 2), credits] : [0, 1, 1, 1, 3];
@@ -431,9 +437,10 @@ export class World {
       this.#askWithRootKey(process);
       this.#askLimit(process);
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const verdict = verifier.decide(question);
+      const verdict = withTokens.decide(question);
+      if (verdict?.token) this.check(() => this.#handedOut(process, question, verdict.token ?? ''));
       if (verdict) return answer(verdict);
-      verifier.lookUp(question).then(answer, (error: unknown) => {
+      withTokens.lookUp(question).then(answer, (error: unknown) => {
         if (error instanceof Violation)
           this.check(() => {
             throw error;
@@ -458,6 +465,17 @@ export class World {
       sharedHash: following.get(SHARED_LOG)?.hash ?? '',
       ids: [...(entry.links?.text.split(' ') ?? []), ...(identity ? [identity.id] : [])],
     });
+  }
+
+  /** Looks at a token for a gateway, which may be an earlier one. */
+  #handedOut({ machine, verifier }: VerifierProcess, question: Question, token: string): void {
+    const issue = issueNow(verifier, question, machine.wallMs());
+    const { exp, externalId, permissions } = JSON.parse(token);
+    const now = issue && fieldValues(issue.verdict);
+    if (!issue || exp > issue.endS)
+      throw new Violation('I29', `${machine.name} hands out a token that ends at ${exp}, not ${issue?.endS}`);
+    if (externalId !== now?.externalId || `${permissions}` !== `${now?.permissions ?? ''}`)
+      throw new Violation('I29', `${machine.name} hands out ${token} of ${JSON.stringify(now)}`);
   }
 
   /** Switches the tokens of an API off or on, as apis.ts does. */
@@ -781,7 +799,9 @@ export class World {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
     const R = this.roles && { R: this.roles.some() };
     const o = this.identities && this.random.chance(0.3) ? { o: this.identities.owner() } : {};
-    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R, ...o, ...this.#changedLimits() };
+    const n = this.newTag();
+    const P = this.plan.tokens && { P: n };
+    return { e: enabled ? '1' : '0', n, ...m, ...R, ...o, ...P, ...this.#changedLimits() };
   }
 
   /** Makes a role; a key may be given it once all replicas have it. */

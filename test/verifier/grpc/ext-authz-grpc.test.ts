@@ -195,13 +195,16 @@ describe('Check', () => {
 
   test('leaves an Authorization that is no key', async () => {
     await listener.close(0);
-    await start({ sources: ['query'], withMeta: true });
+    await start({ sources: ['query'], withMeta: true, withToken: true });
     const reply = await check(http({ authorization: 'Basic dTpw' }, '/orders?api_key=rich&x=1'));
     expect(reply.ok_response?.headers_to_remove ?? []).toEqual([]);
     expect(reply.ok_response?.query_parameters_to_remove).toEqual(['api_key']);
     const encoded = await check(http({ authorization: 'Basic dTpw' }, '/orders?%61pi_key=rich&x=1'));
     expect(encoded.ok_response?.query_parameters_to_remove).toEqual(['api_key', '%61pi_key']);
-    expect(told(reply.ok_response?.headers)).toHaveProperty('X-Key-Meta', '{"plan":"\\u65e5\\u672c"}');
+    expect(told(reply.ok_response?.headers)).toMatchObject({
+      'X-Key-Meta': '{"plan":"\\u65e5\\u672c"}',
+      'X-Key-Token': 'token.of.rich',
+    });
   });
 
   test('removes the key from where it may be alone', async () => {

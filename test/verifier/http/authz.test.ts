@@ -109,6 +109,15 @@ describe.each([
       expect(rich.headers).not.toHaveProperty('x-key-meta');
     });
 
+    test('tells a token where that is switched on', async () => {
+      await restart({ withToken: true });
+      const tokenOf = async (...lines: string[]) => (await ask(path, lines)).headers['x-key-token'];
+      expect(await tokenOf(bearer('good'), 'X-Key-Token: mine')).toBe('token.of.good');
+      expect(await tokenOf(bearer('remote-rich'))).toBe('token.of.rich');
+      expect(await tokenOf(bearer('permitted'))).toBe('');
+      expect(await tokenOf(bearer('disabled'))).toBeUndefined();
+    });
+
     test('lets nobody pass where keys are optional', async () => {
       const optional = path.replace('/authz/', '/authz/api/payments/require/a/optional/');
       for (const lines of [[], ['Authorization: Basic dTpw'], ['X-Key-Id: boss', 'Authorization: Bearer']]) {

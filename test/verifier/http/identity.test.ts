@@ -9,14 +9,14 @@ import { noPools } from '../../harness/no-credits.ts';
 const epoch = { apiId: 'shop', lease: new Lease(systemClock), pools: noPools, current: true, used: false };
 const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>
   Object.fromEntries(
-    identityHeaders(new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }), withMeta),
+    identityHeaders({ entry: new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }) }, { withMeta }),
   );
 
 test('every identity header is there, or empty', () => {
   const plain = { 'X-Key-Id': 'key_1', 'X-Key-Api-Id': 'shop', 'X-Key-Name': '', 'X-Key-External-Id': '' };
   expect(headersOf({}, false)).toEqual(plain);
   expect(headersOf({})).toEqual({ ...plain, 'X-Key-Meta': '{}' });
-  expect(identityHeaders(undefined, true)).toEqual(
+  expect(identityHeaders({ code: 'ANONYMOUS' }, { withMeta: true })).toEqual(
     ['X-Key-Id', 'X-Key-Api-Id', 'X-Key-Name', 'X-Key-External-Id', 'X-Key-Meta'].map((name) => [name, '']),
   );
 });

@@ -3,15 +3,23 @@ import { createRemoteJWKSet, jwtVerify } from 'jose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { describe } from '../../../control-plane/cli/terminal/print-change.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { Upstream } from '../../harness/upstream.ts';
 
 const SECRET = 'a secret of tokens, long enough for all';
 let fleet: Fleet;
+let upstream: Upstream;
 beforeAll(async () => {
-  fleet = await Fleet.start({ env: { TOKEN_KEY: SECRET, TOKEN_ISSUER: 'https://keys', LEASE_MS: '5000' } });
+  upstream = await Upstream.start();
+  const proxy = { UPSTREAM_URL: upstream.address, PROXY_PORT: '0', PROXY_API_ID: '*' };
+  const tokens = { TOKEN_KEY: SECRET, TOKEN_ISSUER: 'https://keys', AUTHZ_TOKEN: 'true' };
+  fleet = await Fleet.start({ env: { ...tokens, ...proxy, LEASE_MS: '5000' } });
   for (const apiId of ['shop', 'plain']) await fleet.ok('apis.createApi', { apiId, name: 'Shop' });
   await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true });
 });
-afterAll(() => fleet.stop());
+afterAll(async () => {
+  await fleet.stop();
+  await upstream.close();
+});
 
 const create = (fields: object = {}): Promise<{ key: string; keyId: string }> =>
   fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
@@ -41,6 +49,30 @@ test('jose verifies a token by the JWKS of either process', async () => {
   }
   expect(body.expiresAt - Date.now()).toBeGreaterThan(0);
   expect(body.expiresAt - Date.now()).toBeLessThanOrEqual(3000);
+});
+
+test('a gateway and the API in proxy mode get a token of the present', async () => {
+  const [verifier] = fleet.verifiers;
+  const { key, keyId } = await create({ permissions: ['a'] });
+  const authorization = `Bearer ${key}`;
+  const urls = ['/authz/api/*/forward-auth', '/authz/api/*/optional/ext-authz/orders'].map(
+    (path) => `${verifier?.address}${path}`,
+  );
+  const tokens = async () => {
+    const answers = urls.map(async (url) => (await fleet.get(url, { authorization })).headers['x-key-token']);
+    await fleet.get(`${verifier?.proxyAddress}/orders`, { authorization, 'x-key-token': 'mine' });
+    return [...(await Promise.all(answers)), upstream.seen.at(-1)?.headers['x-key-token']];
+  };
+  await fleet.decided(() => fleet.get(urls[0] ?? '', { authorization }));
+  const said = async (token: unknown) => (await jwtVerify(`${token}`, jwks(verifier?.address))).payload;
+  for (const token of await tokens())
+    expect(await said(token)).toMatchObject({ aud: 'shop', sub: keyId, permissions: ['a'] });
+  await fleet.ok('keys.updateKey', { keyId, permissions: ['b'], waitMs: 0 });
+  await fleet.until(async () => `${(await said((await tokens())[0])).permissions}` === 'b');
+  for (const token of await tokens()) expect(await said(token)).toMatchObject({ permissions: ['b'] });
+  await fleet.ok('keys.updateKey', { keyId, enabled: false, waitMs: 0 });
+  await fleet.until(async () => (await fleet.get(urls[0] ?? '', { authorization })).status === 401);
+  expect((await tokens()).slice(0, 2)).toEqual([undefined, undefined]);
 });
 
 test('a token has no more permissions than were asked for', async () => {
@@ -88,6 +120,8 @@ test('an API without tokens issues none, and waits for none', async () => {
   const { key, keyId } = await create({ apiId: 'plain' });
   expect((await fleet.verify(key)).status).toBe(200);
   expect((await issueOnce(key)).status).toBe(400);
+  const url = `${fleet.verifiers[0]?.address}/authz/api/plain/forward-auth`;
+  expect((await fleet.get(url, { authorization: `Bearer ${key}` })).headers['x-key-token']).toBe('');
   const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
   expect(propagation.tokens).toBeUndefined();
   expect((await issue('shop_unknown')).status).toBe(401);

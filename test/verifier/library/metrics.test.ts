@@ -51,7 +51,8 @@ test('the metrics are those of a verifier process', async () => {
   expect(text).toContain('keyfence_lookup_seconds_count{outcome="decided"} 1');
   const { adminAddress } = fleet.verifiers[0] ?? {};
   const ofProcess = namesIn(await (await fetch(`${adminAddress}/metrics`)).text());
-  const ofServer = /^(process|nodejs)_|fast_lane|requests_in_flight|upstream|relay|proxy|certificate/;
+  const ofServer =
+    /^(process|nodejs)_|_tokens_|fast_lane|requests_in_flight|upstream|relay|proxy|certificate/;
   expect(namesIn(text).sort()).toEqual(ofProcess.filter((name) => !ofServer.test(name ?? '')).sort());
 });
 

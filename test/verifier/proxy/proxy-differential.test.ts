@@ -76,7 +76,13 @@ async function start(FAST_LANE: boolean, upstream: RawUpstream): Promise<Subject
   const answers = new ScriptedAnswers();
   const proxy = await createProxy(await upstream.start(), {
     verifier: answers,
-    authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true, needsApi: false },
+    authz: {
+      sources: ['bearer', 'x-api-key'],
+      withMeta: true,
+      withToken: true,
+      allowPreflight: true,
+      needsApi: false,
+    },
     // Keys judged again would be counted among what was asked.
     config: loadConfig(proxySettings, { PROXY_RECHECK_MS: '3600000' }),
     limits: { ...limits, BODY_BYTES_MAX: 1024, FAST_LANE },

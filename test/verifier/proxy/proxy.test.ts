@@ -102,6 +102,19 @@ describe('a request that its key allows', () => {
     expect(upstream.seen[0]?.headers['x-key-meta']).toBe('{"plan":"\\u65e5\\u672c"}');
   });
 
+  test('has a token where that is switched on, never its own', async () => {
+    await restart({ authz: { withToken: true } });
+    for (const key of ['good', 'remote-rich', 'permitted'])
+      await ask([`X-Api-Key: ${key}`, 'X-Key-Token: mine', 'X_Key_Token: mine', 'x-key-token: mine']);
+    expect(upstream.seen.map(({ headersDistinct }) => headersDistinct['x-key-token'])).toEqual([
+      ...[['token.of.good'], ['token.of.rich'], ['']],
+    ]);
+    expect(upstream.seen[0]?.rawHeaders).not.toContain('X_Key_Token');
+    await restart({});
+    await ask([BEARER, 'X-Key-Token: mine']);
+    expect(upstream.seen.at(-1)?.headers).not.toHaveProperty('x-key-token');
+  });
+
   test('loses the key of its query, and nothing else', async () => {
     await restart({ authz: { sources: ['query'] } });
     const targets = {
