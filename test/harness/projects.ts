@@ -30,6 +30,7 @@ export const PAIRS = [
   ['test/deploy/runbook.test.ts', 'test/deploy/kubernetes-runbook.test.ts'],
   ['test/control-plane/dashboard/accessibility.test.ts', 'test/control-plane/dashboard/sections.test.ts'],
   ['test/end-to-end/schemathesis.test.ts', 'test/end-to-end/other-languages.test.ts'],
+  ['test/proof/chaos/tokens.test.ts', 'test/proof/chaos/holds.test.ts'],
   ['test/proof/mutants/mutants.test.ts', 'test/proof/model/model.test.ts'],
   ['test/gateways/outages.test.ts', 'test/gateways/sources.test.ts'],
   ['test/control-plane/cli/library.test.ts', 'test/end-to-end/moving-from-unkey.test.ts'],

@@ -17,28 +17,31 @@ export type Deployment = (typeof DEPLOYMENTS)[number];
 /**
  * Starts one control plane and its verifiers on Redis as deployed.
  * @param stop gets what ends each process, the latest last
+ * @param settings of all processes
  */
 export async function build(
   deployment: Deployment,
   directory: string,
   stop: (() => Promise<unknown>)[],
+  settings: Readonly<Record<string, string>> = {},
 ): Promise<World> {
-  if (deployment === 'regions') return buildRegions(directory, stop);
+  const common = { ...TIMING, ...settings };
+  if (deployment === 'regions') return buildRegions(directory, stop, common);
   const { redis, sentinels, cluster, direct } = await buildRedis(deployment, directory, stop);
-  const controlPlane = new Process('control-plane/main.ts', { ...TIMING, ...direct, ROOT_KEY });
+  const controlPlane = new Process('control-plane/main.ts', { ...common, ...direct, ROOT_KEY });
   stop.push(() => controlPlane.stop('SIGKILL'));
   await controlPlane.start();
   const proxies: FaultProxy[] = [];
   const verifiers: Process[] = [];
   for (let i = 0; i < VERIFIERS; i++) {
-    let settings: Record<string, string> = direct;
+    let way: Record<string, string> = direct;
     if (redis) {
       const proxy = new FaultProxy(() => redis.port);
       stop.push(async () => proxy.close());
       proxies.push(proxy);
-      settings = { REDIS_URL: `redis://127.0.0.1:${await proxy.listen()}` };
+      way = { REDIS_URL: `redis://127.0.0.1:${await proxy.listen()}` };
     }
-    const verifier = new Process('verifier/main.ts', { ...TIMING, ...settings });
+    const verifier = new Process('verifier/main.ts', { ...common, ...way });
     stop.push(() => verifier.stop('SIGKILL'));
     verifiers.push(verifier);
     await verifier.start();
@@ -50,10 +53,14 @@ export async function build(
  * Two regions, a round trip of 80 ms apart. The replica of the far one has what a change needs to be complete (REDIS_REPLICAS),
  * and is read by the two verifiers beside it.
  */
-async function buildRegions(directory: string, stop: (() => Promise<unknown>)[]): Promise<World> {
+async function buildRegions(
+  directory: string,
+  stop: (() => Promise<unknown>)[],
+  common: Readonly<Record<string, string>>,
+): Promise<World> {
   const regions = await Regions.start(directory, stop);
   const home = { REDIS_REPLICAS: '1', REDIS_URL: await regions.way('primary', 0) };
-  const controlPlane = new Process('control-plane/main.ts', { ...TIMING, ...home, ROOT_KEY });
+  const controlPlane = new Process('control-plane/main.ts', { ...common, ...home, ROOT_KEY });
   stop.push(() => controlPlane.stop('SIGKILL'));
   await controlPlane.start();
   const verifiers: Process[] = [];
@@ -61,7 +68,7 @@ async function buildRegions(directory: string, stop: (() => Promise<unknown>)[])
     const isFar = i % 2 === 1;
     const far = { REGION: 'far', REDIS_READ_URL: await regions.way('replica', 0), CACHE_KEYS_MAX: '8' };
     const verifier = new Process('verifier/main.ts', {
-      ...{ ...TIMING, ...home, REGION: 'home', REDIS_URL: await regions.way('primary', isFar ? WAY_MS : 0) },
+      ...{ ...common, ...home, REGION: 'home', REDIS_URL: await regions.way('primary', isFar ? WAY_MS : 0) },
       ...(isFar ? far : {}),
     });
     stop.push(() => verifier.stop('SIGKILL'));
