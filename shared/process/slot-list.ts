@@ -19,10 +19,12 @@ export class SlotList<T extends object> {
     return place;
   }
 
-  /** Removes the item at `place`. Call it only once per item. */
-  remove(place: number): void {
+  /** Removes the item at `place`, and returns it. Call it only once per item. */
+  remove(place: number): T | undefined {
+    const item = this.#items[place];
     this.#items[place] = undefined;
     this.#free.push(place);
+    return item;
   }
 
   /** Iterates in no particular order. Items may be added and removed meanwhile. */

@@ -23,6 +23,7 @@ interface LongRequest {
   age: number;
   /** False = it has no verdict yet. */
   isAccepted: boolean;
+  isCut: boolean;
 }
 
 /**
@@ -54,14 +55,16 @@ export class Rechecker {
   begin(response: LongResponse, question: Question, accepted: Entry | undefined): number {
     const recheck = { ...question, isRecheck: true };
     const isAccepted = accepted !== undefined;
-    const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0, isAccepted };
+    const lease = new Lease(this.#clock);
+    const request = { response, question: recheck, lease, age: 0, isAccepted, isCut: false };
     if (accepted === undefined) void this.#recheck(request);
     else request.lease.follow(accepted.epoch.lease, accepted.join?.lease);
     return this.#requests.add(request);
   }
 
-  end(place: number): void {
-    this.#requests.remove(place);
+  /** Stops rechecking a request. Returns true if it was cut. */
+  end(place: number): boolean {
+    return this.#requests.remove(place)?.isCut === true;
   }
 
   /** Stops rechecking. Requests go on as they are. */
@@ -72,7 +75,12 @@ export class Rechecker {
   /** Ends all requests, and stops rechecking. */
   cutAll(): void {
     this.close();
-    for (const { response } of this.#requests) response.destroy();
+    for (const request of this.#requests) this.#cut(request);
+  }
+
+  #cut(request: LongRequest): void {
+    request.isCut = true;
+    request.response.destroy();
   }
 
   #next(): void {
@@ -87,20 +95,20 @@ export class Rechecker {
   }
 
   async #recheck(request: LongRequest): Promise<void> {
-    const { response, question, lease } = request;
+    const { question, lease } = request;
     try {
       let verdict = this.#verifier.decide(question);
       // A look-up may wait longer than the lease of the last verdict lasts.
-      if (verdict === undefined && request.isAccepted && !lease.holds()) return response.destroy();
+      if (verdict === undefined && request.isAccepted && !lease.holds()) return this.#cut(request);
       verdict ??= await this.#verifier.lookUp(question);
-      if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
+      if (verdict.code !== 'VALID' || verdict.entry === undefined) this.#cut(request);
       else {
         lease.follow(verdict.entry.epoch.lease, verdict.entry.join?.lease);
         request.isAccepted = true;
       }
     } catch (err) {
       toApiError(err, this.#log);
-      if (!lease.holds()) response.destroy();
+      if (!lease.holds()) this.#cut(request);
     }
   }
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock } from '#shared/process/clock.ts';
 import {
   type ConfigOf,
+  choice,
   host,
   httpUrl,
   integer,
@@ -18,6 +19,7 @@ import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Hold, HoldEnder } from '../core/holds.ts';
+import { ABORT_RULES, costsOnAbort } from '../core/on-abort.ts';
 import {
   type Costs,
   CREDITS,
@@ -60,6 +62,7 @@ import { type Downstream, RawResponse } from './raw-response.ts';
 import {
   type Body,
   bodyOf,
+  type Ended,
   FaultLog,
   leadsTo,
   UpstreamError,
@@ -104,6 +107,9 @@ export const proxySettings = {
     'rate limits and amounts, as tokens=5000',
   ).help(
     'Proxy mode: what a request reserves of rate limits and quotas, if its key has them. `X-Keyfence-Cost: 12; tokens=1234` says its costs',
+  ),
+  PROXY_ON_ABORT: choice(ABORT_RULES, 'charge').help(
+    'Proxy mode: what a request costs whose client leaves before the end of the response. `charge`: at least what was reserved; `release`: nothing; `last`: what `X-Keyfence-Cost` said before, else what was reserved',
   ),
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503, and so do requests of a key that already has as many connections as are still free',
@@ -348,8 +354,10 @@ class Forwarder {
       isInvalid ||= read === undefined;
     };
     try {
-      const isWhole = await this.#pass(outgoing, identity, response, body, events, take);
-      if (isWhole && !isInvalid && reserved.some((name) => !Object.hasOwn(costs, name)))
+      const ended = await this.#pass(outgoing, identity, response, body, events, take);
+      if (ended === 'left')
+        costs = costsOnAbort(this.#options.config.PROXY_ON_ABORT, costs, amountsIn(outgoing));
+      if (ended === 'whole' && !isInvalid && reserved.some((name) => !Object.hasOwn(costs, name)))
         this.costFaults.missing++;
     } catch (error) {
       // The API never saw it.
@@ -390,7 +398,7 @@ class Forwarder {
     body: Body,
     events: RequestEvents,
     take: (cost: string) => void,
-  ): Promise<boolean> {
+  ): Promise<Ended> {
     const { authz, clock, config } = this.#options;
     const { question, entry, method, target, requestId, tunnelIdleMs } = outgoing;
     const isTrusted = config.TRUSTED_PROXIES.has(outgoing.address);
@@ -407,8 +415,10 @@ class Forwarder {
     headers.push('X-Request-Id', requestId);
     const checkedMs = (clock.monotonicMs() - outgoing.startedAtMs).toFixed(2);
     const place = question && entry ? this.#rechecker.begin(response, question, entry) : undefined;
+    let ended: Ended;
+    let isCut = false;
     try {
-      return await this.#upstream.send(response, {
+      ended = await this.#upstream.send(response, {
         method,
         body,
         target: withoutKey(target, authz.sources),
@@ -427,8 +437,10 @@ class Forwarder {
         cost: { take, isAwaited: outgoing.reserved.length > 0 },
       });
     } finally {
-      if (place !== undefined) this.#rechecker.end(place);
+      if (place !== undefined) isCut = this.#rechecker.end(place);
     }
+    // The client did not leave a response that the recheck cut.
+    return isCut && ended === 'left' ? 'cut' : ended;
   }
 
   /**
@@ -525,6 +537,13 @@ function reservedBy(outcome: AuthzOutcome, question: Pick<Question, 'hold'> | un
   const { remaining, limits = [] } = outcome.spending ?? {};
   const names = question?.hold?.names?.filter((name) => limits.some(({ limit }) => limit.name === name));
   return [...(remaining === undefined ? [] : [CREDITS]), ...(names ?? [])];
+}
+
+/** Returns the amounts that a request reserved, by name. */
+function amountsIn({ reserved, question }: ForwardRequest): ReadonlyMap<string, number> {
+  const { cost = 0, limits = [] } = question?.requirements ?? {};
+  const costs = new Map([[CREDITS, cost], ...limits.map((limit) => [limit.name, limit.cost] as const)]);
+  return new Map(reserved.map((name) => [name, costs.get(name) ?? 0]));
 }
 
 /** Returns the handler of requests from the fast lane. */

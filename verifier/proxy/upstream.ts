@@ -94,8 +94,7 @@ export class UpstreamPool implements UpstreamStats {
   }
 
   /**
-   * Passes a request on. Resolves with true when the client has the response, and with false when it was cut or the
-   * client has gone. Rejects with UpstreamError if nothing has been written to the client, and with ApiError if the
+   * Passes a request on. Resolves with how the response ended. Rejects with UpstreamError if nothing has been written to the client, and with ApiError if the
    * request cannot be passed on. A response that breaks off later is cut. A safe request without a body is sent a
    * second time if the connection ended before any part of a response arrived.
    * @param options.body `null` = none; see `bodyOf`
@@ -124,7 +123,7 @@ export class UpstreamPool implements UpstreamStats {
       keyId?: string;
       cost?: CostReader;
     },
-  ): Promise<boolean> {
+  ): Promise<Ended> {
     if (this.#path !== '' && mayClimb(options.target)) {
       throw new ApiError('BAD_REQUEST', 'path: must not lead out of the configured path');
     }
@@ -173,6 +172,12 @@ export class UpstreamPool implements UpstreamStats {
     return this.#pool.destroy();
   }
 }
+
+/**
+ * The end of a response: `whole` = all of it came from the server, even if the client left meanwhile; `cut` = it broke off;
+ * `left` = the client left before its end.
+ */
+export type Ended = 'whole' | 'cut' | 'left';
 
 /** A body to pass on; null = none. */
 export type Body = Exclude<Dispatcher.DispatchOptions['body'], undefined>;
@@ -260,7 +265,7 @@ const NO_COST: CostReader = { isAwaited: false };
 class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #response: Downstream;
   readonly #addedHeaders: readonly string[];
-  readonly #settled = Promise.withResolvers<boolean>();
+  readonly #settled = Promise.withResolvers<Ended>();
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
   readonly #limit: HeadLimit;
@@ -278,6 +283,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   #isUnfit = false;
   #flushed = false;
   #over = false;
+  #hasLeft = false;
   /** Bytes of the body since the client has left; undefined = it has not. */
   #restBytes: number | undefined;
   #restTimer: Timer | undefined;
@@ -302,18 +308,21 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   }
 
   /** Resolves as `send` does. */
-  get settled(): Promise<boolean> {
+  get settled(): Promise<Ended> {
     return this.#settled.promise;
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
+    if (!this.#response.destroyed) return;
+    this.#hasLeft = true;
+    controller.abort(new Error('the client has gone'));
   }
 
   /** Ends the request after the client has gone, or first reads the rest, whose trailer may say the cost. */
   #leave(): void {
     if (this.#over) return;
+    this.#hasLeft = true;
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
     if (!this.#cost.isAwaited || !this.#response.headersSent) {
       abort();
@@ -380,7 +389,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     const { socket: client } = response;
     if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
       upstream.destroy();
-      if (client === null) this.#settled.resolve(false);
+      if (client === null) this.#settled.resolve('left');
       else
         this.#settled.reject(
           new UpstreamError('invalid', new Error('101 to a protocol that was not requested')),
@@ -398,7 +407,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     ]);
     response.flushHeaders();
     join(client, upstream, this.#tunnelIdleMs ?? 0, this.#limit.clock).then(
-      () => this.#settled.resolve(true),
+      () => this.#settled.resolve('whole'),
       this.#settled.reject,
     );
   }
@@ -438,12 +447,12 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
       const drop = (name: string, value: string) => isOfConnection(name) || this.#drop(name, value);
       this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, drop)));
     }
-    if (this.#restBytes !== undefined) return void this.#settled.resolve(false);
+    if (this.#restBytes !== undefined) return void this.#settled.resolve('whole');
     const last = this.#flushed ? undefined : this.#first;
     // Node sends a head and a string in one write, but a head and a buffer in two.
     const isShort = last !== undefined && last.length <= STRING_BYTES_MAX;
     this.#response.end(isShort ? last.toString('latin1') : last, 'latin1');
-    this.#settled.resolve(true);
+    this.#settled.resolve('whole');
   }
 
   /** Sends the head with the first chunk of the body, which briefly waited for the rest. */
@@ -464,7 +473,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     const fault = this.#faultOf(error);
     this.#end();
     if (this.#response.headersSent) this.#response.destroy();
-    if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve(false);
+    if (this.#response.headersSent || this.#response.destroyed)
+      this.#settled.resolve(this.#hasLeft ? 'left' : 'cut');
     else this.#settled.reject(new UpstreamError(fault, error, this.#hasBegun));
   }
 
