@@ -24,6 +24,10 @@ export type Endpoint = Responses['webhooks.getEndpoint'];
 export type Delivery = Responses['webhooks.listDeliveries']['deliveries'][number];
 type Input = Readonly<Record<string, unknown>>;
 
+/** Returns true if a change is complete at the verifiers, and only tokens from before it may still be valid. */
+export const awaitsTokens = ({ state, tokens, by }: Propagation): boolean =>
+  state === 'pending' && tokens === 'pending' && by !== undefined;
+
 /** The reason why a call failed: the API's code, or UNREACHABLE if the API did not answer. */
 export class Failure extends Error {
   readonly code: string;

@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks';
-import { type Failure, type Propagation, serverNow, signedInAs } from '../api/client.ts';
+import { awaitsTokens, type Failure, type Propagation, serverNow, signedInAs } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { saveFile } from '../parts/export.tsx';
 import { Problem, useAction } from '../parts/loading.tsx';
@@ -149,6 +149,9 @@ function Undo({ undo, onClick }: { undo: () => Promise<unknown>; onClick: () => 
   );
 }
 
+/** The state of a change of which only tokens are left. */
+export const AWAITS_TOKENS = 'Verifiers have applied it. Waiting until tokens from before have ended.';
+
 function summary({ propagation, by, tookMs }: Change): string {
   const { verifiers, laggards } = propagation;
   const all = ['', 'the verifier', 'both verifiers'][verifiers] ?? `all ${verifiers} verifiers`;
@@ -156,6 +159,7 @@ function summary({ propagation, by, tookMs }: Change): string {
   if (by === 'fence') {
     return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer from the earlier state.`;
   }
+  if (!by && awaitsTokens(propagation)) return AWAITS_TOKENS;
   if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has it in memory.`;
   if (by) return `Complete in ${duration(tookMs)}: applied by ${all}.`;
   return `Waiting for ${late} of ${verifiers} verifiers.`;

@@ -1,4 +1,4 @@
-import { Failure, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
+import { awaitsTokens, Failure, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
 import type { Change, Follower } from './fence.tsx';
 
 const POLL_MS = 200;
@@ -69,12 +69,12 @@ export async function* follow(
     }
     // The history still holds the change, and every lease from before it has ended: no verifier answers from
     // the earlier state.
-    const byFence = performance.now() >= closesAt ? 'fence' : undefined;
+    const atEnd = performance.now() >= closesAt ? (now.by ?? 'fence') : undefined;
     // The fence removes a verifier that did not confirm the change, once its lease has ended.
     const isRemoved =
       now.state === 'complete' && now.verifiers < before.verifiers && !!before.laggards?.length;
     if (isRemoved) now = { ...before, durable: now.durable };
-    const by = isRemoved ? 'fence' : now.state === 'complete' ? 'acks' : byFence;
+    const by = isRemoved ? 'fence' : now.state === 'complete' ? 'acks' : atEnd;
     yield stateOf(now, by && finish(by, tookMs()), tookMs());
     if (by) return;
   }
@@ -93,7 +93,8 @@ function followersOf(
   appliedTimes: Map<string, number>,
   ms: number,
 ): Follower[] {
-  const late = new Set(now.state === 'complete' ? [] : (now.laggards ?? names.map(([member]) => member)));
+  const isApplied = now.state === 'complete' || awaitsTokens(now);
+  const late = new Set(isApplied ? [] : (now.laggards ?? names.map(([member]) => member)));
   const allNamed = late.size < LAGGARDS_NAMED_MAX;
   const strangers = [...late].filter((member) => !names.some(([name]) => name === member));
   return [...names, ...strangers.map((member) => [member, `registration ${member}`] as const)].map(

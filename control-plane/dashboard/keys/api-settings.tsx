@@ -74,9 +74,13 @@ export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
 export function ApiSettings({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
   const [message, setMessage] = useState('');
-  const save = async (entry: FormEntry, ifSequence?: number) => {
+  const save = async (entry: FormEntry, had: boolean, ifSequence?: number) => {
     const name = entry('name');
-    const input = { apiId, ifSequence, ...(name ? { name } : {}), ...enteredDefaults(entry, null) };
+    const tokens = entry('tokens') === 'yes';
+    const input = {
+      ...{ apiId, ifSequence, ...(name ? { name } : {}), ...enteredDefaults(entry, null) },
+      ...(tokens === had ? {} : { tokens }),
+    };
     const { sequence } = await call('apis.updateApi', input).finally(api.reload);
     setMessage('Saved. Keys that exist keep their prefix and expiry.');
     return { sequence };
@@ -88,11 +92,17 @@ export function ApiSettings({ apiId }: { apiId: string }) {
           sequence={of.sequence}
           label="Settings of the API"
           action="Save"
-          run={save}
+          run={(entry, ifSequence) => save(entry, of.tokens === true, ifSequence)}
           message={message}
         >
           <Field label="Name" name="name" maxLength={256} defaultValue={of.name ?? ''} />
           <DefaultFields of={of} />
+          <label class="field">
+            Tokens for the API behind <small>each disable then takes about 10 s to be complete</small>
+            <select name="tokens">
+              <Options of={{ no: 'no', yes: 'yes' }} value={of.tokens ? 'yes' : 'no'} />
+            </select>
+          </label>
         </ActionForm>
       )}
     </Loaded>

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type AuditEvent, call, type Key, listEvents, may } from '../api/client.ts';
+import { type AuditEvent, awaitsTokens, call, type Key, listEvents, may } from '../api/client.ts';
 import { Events, useNames } from '../audit/events.tsx';
+import { AWAITS_TOKENS } from '../changes/fence.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 
 /** Clocks of control planes and Redis may differ by so much. */
@@ -62,11 +63,12 @@ export function UnderWay({
   useEffect(() => setPending(data?.state === 'pending' && !isLost), [data, isLost]);
   if (!data || isLost || !wasPending.current) return null;
   const late = data.laggards?.length ?? data.verifiers;
+  const rest = awaitsTokens(data) ? AWAITS_TOKENS : `Waiting for ${late} of ${data.verifiers} verifiers.`;
   return (
     <section class={`panel fence ${isPending ? '' : 'done'}`} aria-label="How far the last change has come">
       <span role="status">
         {isPending
-          ? `Change ${data.sequence} is not complete yet. Waiting for ${late} of ${data.verifiers} verifiers.`
+          ? `Change ${data.sequence} is not complete yet. ${rest}`
           : `Change ${data.sequence} is complete: no verifier answers from the earlier state.`}
       </span>
     </section>

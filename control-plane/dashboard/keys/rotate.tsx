@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, type Key } from '../api/client.ts';
+import { awaitsTokens, call, type Key } from '../api/client.ts';
 import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
 import { Time } from '../parts/time.tsx';
@@ -96,7 +96,11 @@ function SuccessorSecret(props: { of: Successor; isRefused: boolean }) {
         )}
         {propagation.state === 'pending' && (
           <>
-            ; a verifier that cannot be reached learns of it by <Time at={propagation.completeBy} exact />
+            ;{' '}
+            {awaitsTokens(propagation)
+              ? 'tokens from before end'
+              : 'a verifier that cannot be reached learns of it'}{' '}
+            by <Time at={propagation.completeBy} exact />
           </>
         )}
         .

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { Propagation } from '../api/client.ts';
+import { awaitsTokens, type Propagation } from '../api/client.ts';
 import { canEncrypt, linkTo } from '../api/one-time-links.ts';
 import { useAction } from './loading.tsx';
 import { Time } from './time.tsx';
@@ -114,8 +114,10 @@ export function Confirm(props: {
     return (
       <Dialog title="Deleted, but not everywhere yet" onClose={props.onDone}>
         <p role="status">
-          A verifier that cannot be reached may accept it until <Time at={pending.completeBy} exact />, and no
-          longer.
+          {awaitsTokens(pending)
+            ? 'A token from before may be valid'
+            : 'A verifier that cannot be reached may accept it'}{' '}
+          until <Time at={pending.completeBy} exact />, and no longer.
         </p>
         <button type="button" onClick={props.onDone}>
           Close

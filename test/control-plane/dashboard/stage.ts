@@ -17,6 +17,7 @@ class Stage {
     // While a lease lasts, the page must have shown that a verifier is missing.
     const env = {
       LEASE_MS: '6000',
+      TOKEN_KEY: 'a secret of tokens, long enough for all',
       STATUS_PERIOD_MS: '100',
       USAGE_PERIOD_MS: '100',
       FAILURES_PER_MINUTE: '0',

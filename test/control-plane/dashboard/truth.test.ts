@@ -28,6 +28,23 @@ onStage('what the dashboard says is so', (stage) => {
     await dashboard.close();
   });
 
+  test('says that a disable waits for tokens of its API', async () => {
+    await stage.fleet.ok('apis.createApi', { apiId: 'tokens', name: 'T' });
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'tokens' });
+    const dashboard = await stage.signedIn('#/apis/tokens');
+    const { page } = dashboard;
+    await dashboard.openTab('Settings');
+    const settings = page.getByRole('form', { name: 'Settings of the API' });
+    await settings.getByLabel('Tokens for the API behind').selectOption('yes');
+    await settings.getByRole('button', { name: 'Save' }).click();
+    await settings.getByText('Saved.').waitFor();
+    expect(await stage.fleet.ok('apis.getApi', { apiId: 'tokens' })).toMatchObject({ tokens: true });
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByRole('button', { name: 'Disable' }).click();
+    await page.getByText('Waiting until tokens from before have ended.').first().waitFor();
+    await dashboard.close();
+  });
+
   test('says who declares a thing, and since when it differs', async () => {
     const managedBy = 'files';
     await stage.fleet.ok('apis.createApi', { apiId: 'declared', name: 'D', managedBy });
