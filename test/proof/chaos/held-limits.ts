@@ -17,6 +17,8 @@ interface Windows {
   lost: number;
   returned: number;
   refused: number;
+  /** Holds that took less than they asked for. */
+  less: number;
   kills: number;
 }
 
@@ -31,7 +33,7 @@ export async function reserveThroughKills(seconds: number): Promise<Windows> {
   const post = postBy(agent);
   const windows: Windows = {
     ...{ settled: new Map(), unknown: new Map() },
-    ...{ lost: 0, returned: 0, refused: 0, kills: 0 },
+    ...{ lost: 0, returned: 0, refused: 0, less: 0, kills: 0 },
   };
   try {
     const { verifiers, controlPlane } = await build('single', directory, stop);
@@ -48,16 +50,21 @@ export async function reserveThroughKills(seconds: number): Promise<Windows> {
     const call = async (i: number) => {
       for (let at = i; performance.now() < untilMs; at++) {
         const { address } = verifiers[at % VERIFIERS] as Process;
-        const cost = 1 + Math.floor(Math.random() * 1000);
+        const asked = 1 + Math.floor(Math.random() * 1000);
+        const least = at % 2 === 0 && { atLeast: Math.ceil(asked / 4) };
         const held = await post(address, 'keys.verifyKey', {
           key,
-          hold: { ratelimits: [{ name: 'tokens', cost }] },
+          hold: { ratelimits: [{ name: 'tokens', cost: asked, ...least }] },
         });
         if (held?.code !== 'VALID') {
           if (held !== undefined) windows.refused++;
           await rest(20);
           continue;
         }
+        const cost = least ? held.hold.ratelimits[0].cost : asked;
+        if (cost > asked || (least && cost < least.atLeast))
+          throw new Error(`${asked} was reserved: ${JSON.stringify(held.hold)}`);
+        if (cost < asked) windows.less++;
         const window = held.ratelimits[0].reset;
         await rest(Math.random() * 300);
         const said = Math.floor(Math.random() * (cost + 1));
