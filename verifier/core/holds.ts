@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '#shared/process/clock.ts';
 import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import type { Need } from '#shared/protocol/allowances/allowance.ts';
+import { ask, lookLower, type Need } from '#shared/protocol/allowances/allowance.ts';
 import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
 import { isPlaces } from '#shared/protocol/allowances/limits.ts';
 import type { Pool } from '#shared/protocol/allowances/pool.ts';
@@ -21,8 +21,6 @@ export const HOLDS_PER_KEY_MAX = 10_000;
 export const ANSWER_KEPT_MS = 60_000;
 /** Maximum number of answers that are remembered so long. Beyond it, the older ones are forgotten earlier. */
 export const ANSWERS_MAX = 25_000;
-/** Maximum number of times that a release whose cost is too high asks for less. */
-const ATTEMPTS_MAX = 5;
 
 /** A hold in an answer: an accepted question whose work has not ended. */
 export interface Hold {
@@ -76,6 +74,7 @@ interface More {
   readonly part: Part;
   readonly cost: number;
   need: number;
+  lowered?: number | undefined;
 }
 
 interface OpenHold {
@@ -210,42 +209,32 @@ export class Holds {
 
   /** Takes what work cost beyond what was reserved, as far as it is there, and notes how much that is. */
   async #takeMore(all: readonly More[], digest: string): Promise<void> {
-    let attempts = 0;
     await untilServed(this.#deadlines, (waiter) => {
       const now = instant(this.#clock);
-      const takers: { readonly pool: Pool; readonly more: More; readonly limit: number | undefined }[] = [];
+      const takers: Need[] = [];
       let isWaiting = false;
       for (const more of all) {
-        const { pool, limit } = this.#placeFor(more.part, digest);
-        let outlook = pool?.look(more.need, now, limit);
-        while (pool && more.need > 0 && outlook === 'too little' && attempts++ < ATTEMPTS_MAX) {
-          more.need = Math.min(more.need - 1, pool.remaining(limit));
-          outlook = pool.look(more.need, now, limit);
-        }
-        if (pool === undefined || outlook === 'too little') more.need = 0;
-        if (pool === undefined || more.need === 0) continue;
-        takers.push({ pool, more, limit });
+        const place = this.#placeFor(more.part, digest);
+        const need = place && { ...place, cost: more.need, lowered: more.lowered };
+        const outlook = need && lookLower(need, 0, now);
+        [more.need, more.lowered] = [need?.cost ?? 0, need?.lowered];
+        if (need === undefined || need.cost === 0) continue;
+        takers.push(need);
         isWaiting ||= outlook === undefined;
       }
-      for (const { pool, more, limit } of takers) {
-        if (!isWaiting) pool.take(more.need, now.monotonicMs);
-        else if (pool.look(more.need, now, limit) === undefined) pool.ask(waiter, more.need, limit);
-        else pool.keep(waiter, more.need, limit);
-      }
+      if (isWaiting) ask(takers, waiter, now);
+      else for (const { pool, cost } of takers) pool.take(cost, now.monotonicMs);
       return isWaiting ? undefined : takers;
     });
   }
 
-  /** The pool of a part, and the amount of its limit, from which more may be taken now; without a pool nothing may. */
-  #placeFor({ pool, name = '' }: Part, digest: string): { pool?: Pool; limit?: number | undefined } {
-    if (name !== CREDITS) {
-      const need = this.#needNow(digest, name);
-      return { ...need, limit: need?.limit?.limit };
-    }
+  /** The pool of a part and its limit, from which more may be taken now; undefined = nothing may. */
+  #placeFor({ pool, name = '' }: Part, digest: string): Pick<Need, 'pool' | 'limit'> | undefined {
+    if (name !== CREDITS) return this.#needNow(digest, name);
     // Nothing more is taken after a loss of the verifier's name, or of credits that a change replaced.
-    if (pool.isEnded) return {};
+    if (pool.isEnded) return undefined;
     if (!pool.isLive) throw unavailable('not in sync with Redis');
-    return { pool };
+    return { pool, limit: undefined };
   }
 
   /** Ends a hold, and remembers what it cost. */

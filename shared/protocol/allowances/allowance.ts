@@ -11,7 +11,7 @@ export interface Need {
   /** The least that a hold takes, if the whole cost is not there; undefined = the whole cost. */
   readonly least?: number | undefined;
   /** Number of times that the cost was lowered; undefined = 0. */
-  lowered?: number;
+  lowered?: number | undefined;
   /** undefined = the need is for credits. */
   readonly limit: Limit | undefined;
   /** True = it must be there, but is not taken: a place, for a question without a hold. */
@@ -50,8 +50,8 @@ const look = ({ pool, cost, limit }: Need, now: Instant) => pool.look(cost, now,
 /** Number of times that a cost is lowered to what is left. Then it falls faster: others take that meanwhile, or do not give it back. */
 const CLOSE_MAX = 2;
 
-/** Lowers the cost of a hold that takes less, until it is not known to be too much. */
-function lookLower(need: Need, least: number, now: Instant): ReturnType<typeof look> {
+/** Returns the outlook for a cost, after lowering it, down to `least`, until it is not known to be too much. */
+export function lookLower(need: Need, least: number, now: Instant): ReturnType<typeof look> {
   let outlook = look(need, now);
   while (outlook === 'too little' && need.cost > least) {
     const { pool, cost, limit, lowered = 0 } = need;

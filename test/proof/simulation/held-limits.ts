@@ -15,6 +15,17 @@ export function emptyWindowMs({ plan: { rate, heldLimits }, timeline }: World): 
   return (Math.floor(timeline.nowMs / rate.duration) + 3) * rate.duration;
 }
 
+/** Time for broken connections to be noticed, which takes the time-out of a command. */
+export const WOKEN_MS = 2500;
+
+/** Asks the verifiers about all keys, and takes nothing, so that broken connections are noticed. */
+export async function wake({ verifiers, keys }: World): Promise<void> {
+  const questions = verifiers.flatMap((verifier) =>
+    keys.map(({ secret }) => until(verifier, secret, 0, () => true)),
+  );
+  await Promise.all(questions);
+}
+
 /**
  * Holds most of a limit at one verifier and takes the rest, is refused at another one, gives everything back, and takes it there. Resolves
  * when that is done. Call it when nothing fails any more, at the beginning of an empty window.

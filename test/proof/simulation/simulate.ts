@@ -3,7 +3,7 @@ import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
-import { emptyWindowMs, TAKEN_AGAIN_MS, takeAgain } from './held-limits.ts';
+import { emptyWindowMs, TAKEN_AGAIN_MS, takeAgain, WOKEN_MS, wake } from './held-limits.ts';
 import type { Identities } from './identities.ts';
 import { CALM, isLossy, type Plan, planOf } from './plan.ts';
 import type { Roles } from './roles.ts';
@@ -222,7 +222,9 @@ async function end(world: World): Promise<void> {
   const emptyAtMs = emptyWindowMs(world);
   if (emptyAtMs !== undefined && !world.timeline.halted) {
     world.isQuiet = true;
-    await world.timeline.run(emptyAtMs);
+    await world.timeline.run(emptyAtMs - WOKEN_MS);
+    await done(world, WOKEN_MS, 'a verifier refused to answer in calm', [world], wake);
+    if (!world.timeline.halted) await world.timeline.run(emptyAtMs);
     await done(
       world,
       TAKEN_AGAIN_MS,
