@@ -58,7 +58,7 @@ describe.each([
   };
 
   test('charges what the API says', async () => {
-    const { key } = await create({ remaining: 500 });
+    const { key, keyId } = await create({ remaining: 500 });
     let rest = 500;
     for (const [path, cost] of [
       ['/a?cost=7', 7],
@@ -82,6 +82,7 @@ describe.each([
       );
     });
     expect(fleet.logged.filter((line) => line.includes('"value":"-1"'))).toHaveLength(i + 1);
+    expect(fleet.logged.findLast((line) => line.includes('"value":"-1"'))).toContain(`"keyId":"${keyId}"`);
     expect(fleet.logged.join()).not.toContain('"value":"1.5"');
     expect(await passes('/a?cost=7', (await create({})).key)).toEqual([200, null, 'ok']);
   });
