@@ -11,6 +11,7 @@ const folders: Readonly<Record<string, string>> = {
   'verify-hit': 'requests',
   'authz-hit': 'requests',
   v2: 'requests',
+  tokens: 'requests',
   clients: 'requests',
   'fixed-rate': 'requests',
   flood: 'requests',

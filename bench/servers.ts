@@ -96,14 +96,17 @@ export async function startControlPlane(env: Readonly<Record<string, string>>): 
  * Starts Redis and a control plane and imports keys.
  * @param redisOptions options of redis-server; by default writes are not synced, because most benchmarks only
  * read
+ * @param own further settings of the control plane and of verifiers
  */
 export async function startBackend(
   directory: string,
   count: number,
   redisOptions: readonly string[] = ['--appendonly', 'no'],
+  own: Readonly<Record<string, string>> = {},
 ): Promise<Backend> {
   const redis = await startRedis(join(directory, 'redis'), redisOptions);
-  const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
+  const ports = { PORT: '0', ADMIN_PORT: '0' };
+  const env = { REDIS_URL: redis.url, ...ports, LOG_LEVEL: 'info', LEASE_MS: '60000', ...own };
   // Concurrent imports of many keys, each synced to disk, may keep Redis busy for longer than a call usually
   // waits.
   const { address, call, stop } = await startControlPlane({ ...env, REDIS_COMMAND_TIMEOUT_MS: '20000' });
