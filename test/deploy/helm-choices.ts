@@ -50,7 +50,10 @@ export const CHOICES: Record<string, Record<string, unknown>> = {
   },
   'Sentinels elsewhere, a Gateway of its own': {
     'redis.mode': 'external',
-    'redis.external': { mode: 'sentinel', url: 'rediss://a:26379,rediss://b:26379', sentinelPassword: true },
+    'redis.external': {
+      ...{ mode: 'sentinel', url: 'rediss://a:26379,rediss://b:26379', sentinelPassword: true },
+      passwordCommand: 'print-token eu-1',
+    },
     'redis.tls.enabled': true,
     'controlPlane.gateway': {
       enabled: true,

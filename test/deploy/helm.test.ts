@@ -117,6 +117,18 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
         ),
       0,
     ],
+    [
+      'redis.external.passwordCommand',
+      {
+        ...{ 'redis.mode': 'external', 'redis.backup.enabled': false },
+        'redis.external': { url: 'rediss://r:6379', passwordCommand: 'print-token eu-1' },
+      },
+      (all) =>
+        ['"REDIS_PASSWORD_COMMAND","value":"print-token eu-1"', 'REDIS_PASSWORD_FILE'].map((text) =>
+          occurrences(all, text),
+        ),
+      [4, 0],
+    ],
     ['serviceMesh', { serviceMesh: true }, (all) => occurrences(all, 'skip-outbound-ports'), 4],
     [
       'commonLabels, by which nothing selects',

@@ -44,6 +44,19 @@ REDIS_TLS_CA_FILE: /run/secrets/keyfence/ca.crt
 {{- end -}}
 {{- end -}}
 
+{{- define "keyfence.password-command" -}}
+{{- with .Values.redis }}{{ and (eq .mode "external") .external.passwordCommand | default "" }}{{ end -}}
+{{- end -}}
+
+{{/* (list $ "redis-password"): where a process has its password from. */}}
+{{- define "keyfence.redis-password" -}}
+{{- with include "keyfence.password-command" (first .) -}}
+- { name: REDIS_PASSWORD_COMMAND, value: {{ quote . }} }
+{{- else -}}
+- { name: REDIS_PASSWORD_FILE, value: /run/secrets/keyfence/{{ last . }} }
+{{- end }}
+{{- end -}}
+
 {{/* What of the Secrets is a file for whoever talks to Redis, its own password apart. */}}
 {{- define "keyfence.redis-secrets" -}}
 {{- with .Values.redis }}

@@ -41,6 +41,9 @@ volumeMounts:
 - name: keyfence-verifier
   secret:
     secretName: {{ .Values.verifier.secretName }}
+    {{- if include "keyfence.password-command" . }}
+    optional: true
+    {{- end }}
     # 0444: the pod's fsGroup is the application's business, and no other container mounts this.
     defaultMode: 292
 {{- end -}}
@@ -55,7 +58,7 @@ envFrom:
 {{- define "keyfence.verifier.env" -}}
 - { name: ADMIN_HOST, value: '{{ .Values.listenAddress }}' }
 - { name: REDIS_USERNAME, value: {{ .Values.verifier.redisUsername }} }
-- { name: REDIS_PASSWORD_FILE, value: /run/secrets/keyfence/redis-password }
+{{ include "keyfence.redis-password" (list . "redis-password") }}
 {{- include "keyfence.env" .Values.verifier.settings }}
 {{- end -}}
 
