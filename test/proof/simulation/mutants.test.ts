@@ -12,6 +12,7 @@ import {
   HELD_LIMIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
+  LATE_TOKEN_SEEDS,
   LIMIT_SEEDS,
   NEARBY_SEEDS,
   REFILL_SEEDS,
@@ -62,6 +63,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    LATE_TOKEN_SEEDS,
     AT_LEAST_SEEDS,
     NEARBY_SEEDS,
     HELD_LIMIT_SEEDS,

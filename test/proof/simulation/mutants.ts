@@ -8,6 +8,7 @@ import {
   HELD_LIMIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
+  LATE_TOKEN_SEEDS,
   LIMIT_SEEDS,
   NEARBY_SEEDS,
   REFILL_SEEDS,
@@ -997,6 +998,17 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
       [
         'if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated };',
         "if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated, waitsForTokens: tokensFence !== '' };",
+      ],
+    ],
+  },
+  'tokens from a log that is not applied': {
+    breaks: 'A verifier issues tokens by a reply with changes that it has not applied. (I26)',
+    seed: LATE_TOKEN_SEEDS + 9,
+    file: VERIFIER,
+    edits: [
+      [
+        'if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
+        'if (isProven) epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0);\n    if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
       ],
     ],
   },

@@ -106,6 +106,9 @@ export interface Plan {
   readonly nearbyFaultMs?: number;
 }
 
+/** Seeds from here on are of worlds with tokens in which verifiers are cut off, and then apply one change after the other. */
+export const LATE_TOKEN_SEEDS = 220_000_000;
+
 /** Seeds from here on are of worlds in which holds take less where there is less. */
 export const AT_LEAST_SEEDS = 210_000_000;
 
@@ -190,6 +193,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= LATE_TOKEN_SEEDS) return planWithLateTokens(seed);
   if (seed >= AT_LEAST_SEEDS) return planWithAtLeast(seed);
   if (seed >= NEARBY_SEEDS) return planWithNearby(seed);
   if (seed >= HELD_LIMIT_SEEDS) return planWithHeldLimits(seed);
@@ -314,6 +318,16 @@ function planWithTokens(seed: number): Plan {
   const plan = planOf((at % 2 === 0 ? ROLE_SEEDS : IDENTITY_SEEDS) + at);
   const leasesMs = plan.leasesMs.map((leaseMs) => 3000 + leaseMs);
   return { ...plan, seed, leasesMs, activeMs: 3 * Math.max(...leasesMs), tokens: { atStart: at % 3 > 0 } };
+}
+
+/** Who was cut off for longer than a token's margin has missed several changes, and is asked while it lacks some. */
+function planWithLateTokens(seed: number): Plan {
+  const { manners, redis, ...plan } = planOf(seed - LATE_TOKEN_SEEDS + TOKEN_SEEDS);
+  return {
+    ...{ ...plan, seed, writePeriodMs: 300, verifyPeriodMs: 10, isolatedSyncs: 0.05, isolationMs: 3000 },
+    manners: { ...manners, messageLoss: 1 },
+    redis: { ...redis, logEntries: 10_000, batchEntriesMax: 1 },
+  };
 }
 
 function planWithRoles(seed: number): Plan {

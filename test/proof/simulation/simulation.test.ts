@@ -9,6 +9,7 @@ import {
   HELD_LIMIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
+  LATE_TOKEN_SEEDS,
   LIMIT_SEEDS,
   NEARBY_SEEDS,
   REFILL_SEEDS,
@@ -46,6 +47,7 @@ const NEW = [
   NEARBY_SEEDS,
   HELD_LIMIT_SEEDS,
   AT_LEAST_SEEDS,
+  LATE_TOKEN_SEEDS,
 ].flatMap((from) => Array.from({ length: 3 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 
