@@ -44,6 +44,8 @@ const problem = (description: string) => ({
           status: { type: 'integer' },
           code: text('Why, for machines.'),
           detail: text('Why, for people.'),
+          cost: { type: 'integer', description: 'Of a 429 that no wait helps: what the request needs.' },
+          remaining: { type: 'integer', description: 'Then also what is left.' },
           requestId: text('As in X-Request-Id.'),
         },
         required: ['title', 'status', 'code', 'requestId'],
@@ -70,7 +72,7 @@ const gatewayAnswers = {
     'The key is of another API, whether or not it is disabled or expired; it may not be used from the address or the web page of the client; or it lacks a permission that is required.',
   ),
   429: problem(
-    'The key was used too often or has too few credits, or too many requests came without a key. With `Retry-After`, `RateLimit` and `X-Key-Code`. For nginx and HAProxy the status is 403.',
+    'The key was used too often or has too few credits, or too many requests came without a key. With `RateLimit`, `X-Key-Code`, and `Retry-After` where a wait may help. For nginx and HAProxy the status is 403.',
   ),
   404: problem('No such path, or what stands in the place of an API cannot be the id of one.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),
