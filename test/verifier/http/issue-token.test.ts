@@ -2,6 +2,8 @@ import { createRemoteJWKSet, jwtVerify } from 'jose';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { describe } from '../../../control-plane/cli/terminal/print-change.ts';
+import { configFaults } from '../../../verifier/config.ts';
+import { verifierConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Upstream } from '../../harness/upstream.ts';
 
@@ -19,6 +21,14 @@ beforeAll(async () => {
 afterAll(async () => {
   await fleet.stop();
   await upstream.close();
+});
+
+test('a verifier that has no secret of tokens does not start for gateways', () => {
+  const AUTHZ_TOKEN = 'true';
+  expect(configFaults(verifierConfig({ AUTHZ_TOKEN, TOKEN_KEY: SECRET }))).toEqual([]);
+  expect(configFaults(verifierConfig({ AUTHZ_TOKEN }))).toEqual([
+    'AUTHZ_TOKEN: needs TOKEN_KEY_FILE with the secret that signs tokens',
+  ]);
 });
 
 const create = (fields: object = {}): Promise<{ key: string; keyId: string }> =>
@@ -63,7 +73,8 @@ test('a gateway and the API in proxy mode get a token of the present', async () 
     await fleet.get(`${verifier?.proxyAddress}/orders`, { authorization, 'x-key-token': 'mine' });
     return [...(await Promise.all(answers)), upstream.seen.at(-1)?.headers['x-key-token']];
   };
-  await fleet.decided(() => fleet.get(urls[0] ?? '', { authorization }));
+  const first = await fleet.decided(() => fleet.get(urls[0] ?? '', { authorization }));
+  expect(first.headers['x-key-token']).toMatch(/^ey/);
   const said = async (token: unknown) => (await jwtVerify(`${token}`, jwks(verifier?.address))).payload;
   for (const token of await tokens())
     expect(await said(token)).toMatchObject({ aud: 'shop', sub: keyId, permissions: ['a'] });
