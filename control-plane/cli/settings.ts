@@ -3,12 +3,12 @@ import { type ConfigOf, type Setting, secret, text } from '#shared/process/load-
 /** Environment variables of the command line; `doctor` also reads the control plane's REDIS_… variables. */
 export const settings = {
   KEYFENCE_URL: address('Address of the control plane'),
-  KEYFENCE_VERIFIER_URL: address('Address of a verifier, for `keys verify` and `doctor`'),
+  KEYFENCE_VERIFIER_URL: address('Address of a verifier, for `keys verify`, `keys self` and `doctor`'),
   KEYFENCE_ROOT_KEY: secret('', 'printable ASCII', firstLine).help(
     'The root key. KEYFENCE_ROOT_KEY_FILE is safer; the first line of that file counts. On a terminal the command asks for it if neither is set',
   ),
   KEYFENCE_KEY: secret('', 'printable ASCII', firstLine).help(
-    'The secret that `keys verify` and `keys whoami` ask about. If it is not set, they read standard input, or ask on a terminal',
+    'The secret that `keys verify`, `keys self` and `keys whoami` ask about. If it is not set, they read standard input, or ask on a terminal',
   ),
   XDG_CONFIG_HOME: text('').help(
     'The folder in which `login` keeps `keyfence/contexts.json`; by default `.config` in your home',

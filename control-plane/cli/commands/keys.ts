@@ -9,6 +9,7 @@ import {
 } from '#shared/protocol/records/usage.ts';
 import type { Refusal } from '../answers.ts';
 import { names, whole } from '../arguments.ts';
+import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, WEB_HELP } from '../from-operations.ts';
 import { keyIdOf } from '../key-reference.ts';
@@ -16,6 +17,7 @@ import type { Session } from '../session.ts';
 import { openPage } from '../terminal/browser.ts';
 import { columns, list, table } from '../terminal/output.ts';
 import { givenSecret } from '../terminal/prompt.ts';
+import { ALLOWANCES, type Allowances } from './words.ts';
 
 const ID = 'key_0mzc9k4q8r2wfXa1Bc2d';
 
@@ -143,7 +145,7 @@ interface Question {
   readonly request?: string;
 }
 
-/** Adds `keyfence keys explain` and `keyfence keys verify`, which ask the same question. */
+/** Adds `keyfence keys explain` and `keyfence keys verify`, which ask the same question, and `keyfence keys self`. */
 export function questionCommands(program: Command, session: Session): void {
   const secret = 'the secret in KEYFENCE_KEY, on standard input or typed at a prompt';
   const explain = `show rule by rule how a question about a key would be decided; without a key, about ${secret}`;
@@ -183,6 +185,15 @@ export function questionCommands(program: Command, session: Session): void {
     const fields = columns(`code keyId apiId ${Object.keys(KEY_FIELDS).join(' ')} identity remaining`);
     session.print(verdict, () => list(verdict, fields));
     if (!verdict.valid) session.end('NO');
+  });
+
+  const self = `show what a key has left, as its holder sees it, without a root key: ask a verifier with ${secret}`;
+  commandAt(program, 'keys self', self, ['keys self < secret.txt']).action(async () => {
+    const url = await session.verifierUrl();
+    const client = new Client(url, 'verifier', await givenSecret(session.config.KEYFENCE_KEY));
+    const key = await session.callPatiently<Allowances>(client, 'keys.getSelf', {});
+    const fields = columns('keyId apiId name externalId environment plan:roles permissions expires');
+    session.print(key, () => list(key, { ...fields, ...ALLOWANCES }));
   });
 }
 

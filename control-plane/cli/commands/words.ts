@@ -75,23 +75,25 @@ const LISTED_KEY: Columns<Key> = {
 const presetsText = Object.entries(PRESETS)
   .map(([name, { text }]) => `${name} (${text})`)
   .join(', ');
-type ShownIdentity = Readonly<Record<'id' | 'externalId', string>> & {
-  readonly credits?: { remaining?: number };
-};
+type ShownIdentity = Readonly<Record<'id' | 'externalId', string>>;
 type AppliedLimit = { readonly name: string; readonly limit: number; readonly from: string };
-interface Allowances {
-  readonly keys: number;
+export interface Allowances {
+  readonly credits?: { remaining?: number };
   readonly limits: readonly (AppliedLimit & { readonly per: string; readonly used: number })[];
   readonly concurrency: readonly (AppliedLimit & { readonly inUse: number })[];
 }
-const IDENTITY: Columns<ShownIdentity & Allowances> = {
-  ...columns('identityId:id externalId enabled plan:roles keys'),
+/** Limits and credits that an identity or a key has left. */
+export const ALLOWANCES: Columns<Allowances> = {
   used: ({ limits, concurrency }) =>
     [
       ...limits.map(({ name, used, limit, per }) => `${name} ${count(used)} of ${count(limit)}/${per}`),
       ...concurrency.map(({ name, inUse, limit }) => `${name} ${count(inUse)} of ${count(limit)} at once`),
     ].join(', ') || undefined,
   credits: ({ credits }) => (credits?.remaining === undefined ? undefined : count(credits.remaining)),
+};
+const IDENTITY: Columns<ShownIdentity & Allowances> = {
+  ...columns('identityId:id externalId enabled plan:roles keys'),
+  ...ALLOWANCES,
   ...columns('meta ratelimits apiIds managedBy driftedAt'),
 };
 /** The columns by which people know keys. */

@@ -133,7 +133,7 @@ describe('keys', () => {
     ])
       expect(await answer('keys whoami', 0, {}, `${other}\n`), other).toMatchObject({ keyId });
     const two = `${line.trim()} ${generateKey(16, 'other')}\n`;
-    for (const args of ['keys disable --secret', 'keys whoami', 'keys explain', 'keys verify'])
+    for (const args of ['keys disable --secret', 'keys whoami', 'keys explain', 'keys verify', 'keys self'])
       expect(await run(args, {}, two), args).toMatchObject({
         ...{ status: 64, stdout: '' },
         stderr: expect.stringMatching(
@@ -238,6 +238,9 @@ describe('keys', () => {
     expect(verdict).toMatch(/^ratelimits .*default 5,000\/1h\b/m);
     expect(verdict).not.toContain('if asked');
     expect(await printed(`keys explain ${keyId}`)).toContain('default of the key: 5,000 an hour, ');
+    const own = await printed('keys self', 0, { KEYFENCE_KEY: key, KEYFENCE_ROOT_KEY: '' });
+    expect(own).toMatch(/^plan +pro$/m);
+    expect(own).toMatch(/^used +.*default \d of 5,000\/1h.* jobs 0 of 3 at once/m);
     await answer('roles delete pro --yes');
   });
 
@@ -255,6 +258,7 @@ describe('keys', () => {
     expect(await printed('identities credits zoe set 5')).toContain('zoe: 5 credits');
     await answer('identities credits zoe set unlimited');
     await all(1);
+    expect(await printed('keys self', 77, { KEYFENCE_KEY: shop.key })).toBe('');
     expect(await printed('keys verify', 1, { KEYFENCE_KEY: shop.key })).toMatch(
       /^identity +\{"id":"identity_\w+"/m,
     );
@@ -684,7 +688,12 @@ describe('secrets', () => {
 
   test('are refused as arguments and not repeated', async () => {
     const key = generateKey(16, 'shop');
-    for (const args of [`keys get ${key}`, `keys get x --root-key=${key}`, `keys verify ${key}`]) {
+    for (const args of [
+      `keys get ${key}`,
+      `keys get x --root-key=${key}`,
+      `keys verify ${key}`,
+      `keys self ${key}`,
+    ]) {
       const { status, stdout, stderr } = await run(args);
       expect(status, args).toBe(64);
       expect(stdout + stderr, args).not.toContain(key);
