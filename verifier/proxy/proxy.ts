@@ -311,6 +311,9 @@ function costsIn(text: string, names: readonly string[] = []): Costs | undefined
   return costs;
 }
 
+/** Number of keys of whose costs the log tells in a minute. */
+export const KEYS_WARNED_MAX = 20;
+
 /** Passes on the requests that a key allows. */
 class Forwarder {
   readonly #upstream: UpstreamPool;
@@ -327,7 +330,7 @@ class Forwarder {
     this.#upstream = upstream;
     this.#rechecker = rechecker;
     this.#options = options;
-    this.#warning = new Seldom(options.clock);
+    this.#warning = new Seldom(options.clock, 60_000, KEYS_WARNED_MAX);
     this.#isSecure = options.certificate !== undefined;
     this.#holdsKey = keyHeaders(options.authz.sources);
     this.#hasKeyCookies = namesOf(options.authz.sources, 'cookie').length > 0;
@@ -380,14 +383,17 @@ class Forwarder {
     }
   }
 
-  /** Counts a cost of the API that is none, and seldom logs it. */
+  /** Counts a cost of the API that is none, and logs it once a minute for each of some keys. */
   #noteInvalid({ entry, requestId }: ForwardRequest, text: string): void {
     this.costFaults.invalid++;
-    this.#warning.tell((unsaid) =>
-      this.#options.log.warn(
-        { keyId: entry?.keyId, requestId, value: text.slice(0, 64), unsaid },
-        `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}, or have the form 12; tokens=1234 with names in PROXY_RESERVE_LIMITS; ignored`,
-      ),
+    const keyId = entry?.keyId;
+    this.#warning.tell(
+      (unsaid) =>
+        this.#options.log.warn(
+          { keyId, requestId, value: text.slice(0, 64), unsaid },
+          `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}, or have the form 12; tokens=1234 with names in PROXY_RESERVE_LIMITS; ignored`,
+        ),
+      keyId,
     );
   }
 

@@ -84,6 +84,11 @@ describe.each([
     expect(fleet.logged.filter((line) => line.includes('"value":"-1"'))).toHaveLength(i + 1);
     expect(fleet.logged.findLast((line) => line.includes('"value":"-1"'))).toContain(`"keyId":"${keyId}"`);
     expect(fleet.logged.join()).not.toContain('"value":"1.5"');
+    const other = await create({ remaining: 500 });
+    await passes('/a?cost=-2', other.key);
+    expect(fleet.logged.findLast((line) => line.includes('"value":"-2"'))).toContain(
+      `"keyId":"${other.keyId}"`,
+    );
     expect(await passes('/a?cost=7', (await create({})).key)).toEqual([200, null, 'ok']);
   });
 
