@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '#shared/process/clock.ts';
+import { flattenString } from '#shared/process/flatten-string.ts';
 import type { TokenKeys } from '#shared/process/token-keys.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { Question } from './question.ts';
@@ -147,7 +148,8 @@ export class VerdictsWithTokens implements VerdictSource {
 
   #keep(issue: Issue): Kept {
     const { entry, effectivePermissions } = issue.verdict;
-    const token = this.#issuer.sign(issue);
+    // Part of many answers.
+    const token = flattenString(this.#issuer.sign(issue));
     const kept = {
       ...{ details: entry.details, effectivePermissions, endS: issue.endS },
       token: token.length > TOKEN_LENGTH_MAX ? '' : token,
