@@ -18,7 +18,7 @@ const ASKERS = 8;
 /** The shortest lease with tokens, and a longer wait than the fence with replicas. */
 const SETTINGS = {
   ...{ LEASE_MS: '5000', FENCE_WAIT_MS: '14000' },
-  TOKEN_KEY: 'a secret of tokens, long enough for all',
+  ...{ TOKEN_KEY: 'a secret of tokens, long enough for all', AUTHZ_TOKEN: 'true' },
 };
 /** By how much a clock that reads tokens may differ from that of Redis. */
 const SKEW_MS = 1000;
@@ -84,6 +84,20 @@ export async function collectTokens(
     const jwks = await request(controlPlane.address + JWKS_PATH, { dispatcher: agent });
     const publicKeys = createLocalJWKSet((await jwks.body.json()) as Parameters<typeof createLocalJWKSet>[0]);
 
+    const issued = async (address: string, key: string): Promise<string | undefined> =>
+      (await post(address, 'keys.issueToken', { key }))?.token;
+    /** The token of a gateway's answer, which may be an earlier one. */
+    const handedOut = async (address: string, key: string): Promise<string | undefined> => {
+      const asked = { dispatcher: agent, headers: { authorization: `Bearer ${key}` } };
+      try {
+        const { headers, body } = await request(`${address}/authz/api/*/auth-request`, asked);
+        await body.dump();
+        return headers['x-key-token']?.toString();
+      } catch {
+        return undefined;
+      }
+    };
+
     const collect = async (kept: KeptTokens, untilOver: () => Promise<unknown>): Promise<void> => {
       const keys: (string | undefined)[] = [];
       let isRunning = true;
@@ -91,10 +105,10 @@ export async function collectTokens(
         while (isRunning) {
           const { address } = verifiers[Math.floor(Math.random() * VERIFIERS)] as Process;
           const key = keys[Math.floor(Math.random() * STOPPERS)];
-          const issued = key && (await post(address, 'keys.issueToken', { key }));
-          if (issued) {
+          const token = key && (await (Math.random() < 0.5 ? issued(address, key) : handedOut(address, key)));
+          if (token) {
             // By the clock at which its end is not over yet.
-            const { payload } = await jwtVerify(issued.token, publicKeys, { currentDate: new Date(0) });
+            const { payload } = await jwtVerify(token, publicKeys, { currentDate: new Date(0) });
             kept.keep(String(payload.sub), 1000 * Number(payload.exp));
           }
           await rest(10);
