@@ -352,9 +352,10 @@ class Forwarder {
     let isInvalid = false;
     const take = (text: string) => {
       const read = costsIn(text, outgoing.question?.hold?.names);
-      if (read) costs = read;
-      else this.#noteInvalid(outgoing, text);
+      if (read === undefined) this.#noteInvalid(outgoing, text);
       isInvalid ||= read === undefined;
+      // The last counts, even if it is wrong: an earlier one may be that of work that had not begun.
+      costs = read ?? {};
     };
     try {
       const ended = await this.#pass(outgoing, identity, response, body, events, take);

@@ -67,6 +67,7 @@ describe.each([
       ['/a', 50],
       ['/a?cost=-1', 50],
       ['/a?cost=1.5', 50],
+      ['/a?cost=0&cost=many', 50],
       ['/trailer?cost=9', 9],
     ] as const) {
       expect(await passes(path, key)).toEqual([200, null, path.startsWith('/trailer') ? 'first' : 'ok']);
@@ -77,7 +78,7 @@ describe.each([
     expect((await get('/a?cost=80', (await create({ remaining: 60 })).key)).status).toBe(200);
     await eventually(async () => {
       const metrics = String((await fleet.get(`${fleet.verifiers[i]?.adminAddress}/metrics`)).body);
-      return ['invalid"} 2', 'missing"} 1', 'short"} 1'].every((line) =>
+      return ['invalid"} 3', 'missing"} 1', 'short"} 1'].every((line) =>
         metrics.includes(`keyfence_proxy_cost_faults_total{fault="${line}`),
       );
     });
