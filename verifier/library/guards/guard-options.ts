@@ -55,6 +55,12 @@ export interface RouteGuardOptions<R = unknown> {
    */
   readonly reserve?: number | Costs | ((request: R) => number | Costs);
   /**
+   * Rule for the cost of a request whose client leaves before the response was sent, where the guard has `reserve`: `charge` = at
+   * least what was reserved, `release` = nothing, `last` = what `charge` said last, else what was reserved. The last guard
+   * of a request counts. Default `charge`.
+   */
+  readonly onAbort?: 'charge' | 'release' | 'last';
+  /**
    * Time after which the hold of a request ends by itself, 1,000..3,600,000 milliseconds: it is charged in full, and
    * no longer counts in concurrency limits. Default 3,600,000.
    */
@@ -89,7 +95,8 @@ export interface RouteGuardOptions<R = unknown> {
 export type PassedKey = ValidKey & {
   /**
    * Sets what the request costs, in credits, or by the names in `reserve`, such as `{ tokens: 1234 }`; the last call
-   * counts. It is charged when the response ends; what it does not say costs what was reserved. Returns false if the
+   * counts. It is charged when the response ends, and by `onAbort` if the client leaves before; what it does not say costs
+   * what was reserved. Returns false if the
    * response has ended already, which nothing changes any more. Throws a TypeError unless these are whole numbers, and of
    * what a guard of the request reserves. Only behind a guard with `reserve`: other guards add no function to the key.
    */

@@ -158,7 +158,7 @@ function guard<R>(
         const own = new Payment(key, verifier, question, passage, payment, holds);
         notePayment(carrier, own);
         if (holds === undefined) return passage as PassedKey;
-        const reserve = rules.reserves ? options.hold : undefined;
+        const reserve = rules.reserves ? { ...options.hold, onAbort: rules.onAbort } : undefined;
         return holds.add(verifier, passage, { costs: own.ownCosts(), held: question.reserved, reserve });
       };
       let verdict: KeyVerdict | undefined;

@@ -1,7 +1,9 @@
+import { constants } from 'node:http2';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, systemClock, type Timer } from '#shared/process/clock.ts';
 import type { AskedRateLimit, Costs, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
-import { CREDITS } from '../options.ts';
+import { type AbortRule, CREDITS, costsOnAbort } from '../options.ts';
 import type { PassedKey } from './guard-options.ts';
 import { checkedCosts } from './rules.ts';
 
@@ -9,8 +11,27 @@ import { checkedCosts } from './rules.ts';
 export interface Ending {
   readonly destroyed?: boolean;
   /** The stream of a response of HTTP/2, which lacks `destroyed`. */
-  readonly stream?: { readonly destroyed: boolean } | undefined;
+  readonly stream?: { readonly destroyed: boolean; readonly rstCode?: number | undefined } | undefined;
+  /** True = all of the response was sent; undefined = it is no response of Node. */
+  readonly writableFinished?: boolean;
+  /** The same for HTTP/2, which finishes a stream also when it is cancelled. */
+  readonly writableEnded?: boolean;
+  readonly req?: { readonly socket: Pick<Socket, 'errored' | 'readableEnded'> };
+  /** True = the client left before its end; undefined = Node's response tells. */
+  readonly hasLeft?: boolean;
   once(event: 'close', listener: () => void): unknown;
+}
+
+/**
+ * Returns true if the client left before the end of a response that is over. An application that breaks it off neither ends
+ * the client's side of the connection, nor does the system report an error of it.
+ */
+function hasLeft({ hasLeft, stream, writableFinished, writableEnded, req }: Ending): boolean {
+  if (hasLeft !== undefined) return hasLeft;
+  if (stream) return writableEnded === false && stream.rstCode === constants.NGHTTP2_CANCEL;
+  if (writableFinished !== false) return false;
+  const { readableEnded, errored } = req?.socket ?? {};
+  return readableEnded === true || 'syscall' in Object(errored);
 }
 
 /** Time that an upgraded connection goes on after its client has ended it, if the application leaves it open. */
@@ -36,6 +57,7 @@ export class ResponseEnd implements Ending {
   #listener: (() => void) | undefined;
   #unread: Timer | undefined;
   #isOver = false;
+  #hasLeft = false;
 
   constructor(request: Pick<Request, 'method' | 'signal'>, clock: Clock = systemClock) {
     this.#request = request;
@@ -46,16 +68,25 @@ export class ResponseEnd implements Ending {
     return this.#isOver || this.#request.signal.aborted;
   }
 
+  get hasLeft(): boolean {
+    return this.#hasLeft || (!this.#isOver && this.#request.signal.aborted);
+  }
+
   once(_event: 'close', listener: () => void): void {
     this.#listener = listener;
-    this.#request.signal.addEventListener('abort', this.end, { once: true });
+    this.#request.signal.addEventListener('abort', this.#leave, { once: true });
   }
+
+  readonly #leave = (): void => {
+    this.#hasLeft = true;
+    this.end();
+  };
 
   readonly end = (): void => {
     this.#isOver = true;
     this.#unread?.cancel();
     if (this.#listener === undefined) return;
-    this.#request.signal.removeEventListener('abort', this.end);
+    this.#request.signal.removeEventListener('abort', this.#leave);
     this.#listener();
     this.#listener = undefined;
   };
@@ -71,7 +102,7 @@ export class ResponseEnd implements Ending {
       this.end();
       return response;
     }
-    this.#unread = this.#clock.after(UNREAD_MS_MAX, this.end);
+    this.#unread = this.#clock.after(UNREAD_MS_MAX, this.#leave);
     const fail = (error: unknown) => {
       this.end();
       throw error;
@@ -86,7 +117,7 @@ export class ResponseEnd implements Ending {
           this.end();
         },
         cancel: (reason) => {
-          this.end();
+          this.#leave();
           return reader.cancel(reason);
         },
       },
@@ -104,6 +135,8 @@ export class RequestHolds {
   readonly #parts: { readonly verifier: KeyVerifier; readonly id: string; readonly reserved: Amounts }[] = [];
   /** Amounts that guards took without a hold. */
   readonly #spent: Amounts;
+  readonly #ending: Ending;
+  #onAbort: AbortRule = 'charge';
   #costs: Costs = {};
   /** The names that guards of the request have in `reserve`. */
   readonly #names = new Set<string>();
@@ -111,6 +144,7 @@ export class RequestHolds {
 
   constructor(ending: Ending, spent: Amounts) {
     this.#spent = spent;
+    this.#ending = ending;
     if (ending.destroyed || ending.stream?.destroyed) this.#isOver = true;
     else ending.once('close', () => this.#end());
   }
@@ -120,12 +154,17 @@ export class RequestHolds {
    * verdict's data.
    * @param options.costs what it took or reserved, by name
    * @param options.held the rate limits in its hold
-   * @param options.reserve the hold for which it would ask without the guards before; undefined = it has no `reserve`
+   * @param options.reserve the hold for which it would ask without the guards before, and its `onAbort`; undefined = it has
+   * no `reserve`
    */
   add(
     verifier: KeyVerifier,
     verdict: ValidKey,
-    options: { costs: Amounts; held: readonly AskedRateLimit[]; reserve: QuestionOptions['hold'] },
+    options: {
+      costs: Amounts;
+      held: readonly AskedRateLimit[];
+      reserve: (NonNullable<QuestionOptions['hold']> & { readonly onAbort: AbortRule }) | undefined;
+    },
   ): PassedKey {
     const { hold } = verdict;
     const { costs, held, reserve } = options;
@@ -135,6 +174,7 @@ export class RequestHolds {
       else this.#spent.set(name, (this.#spent.get(name) ?? 0) + cost);
     }
     if (hold) this.#parts.push({ verifier, id: hold.id, reserved });
+    this.#onAbort = reserve?.onAbort ?? this.#onAbort;
     if (this.#isOver) this.#end();
     for (const { name } of reserve?.ratelimits ?? []) this.#names.add(name);
     if (reserve?.credits !== undefined) this.#names.add(CREDITS);
@@ -157,7 +197,7 @@ export class RequestHolds {
   #end(): void {
     this.#isOver = true;
     const rest: Amounts = new Map();
-    for (const [name, cost] of Object.entries(this.#costs))
+    for (const [name, cost] of Object.entries(this.#dueCosts()))
       rest.set(name, Math.max(0, cost - (this.#spent.get(name) ?? 0)));
     for (const [i, { verifier, id, reserved }] of this.#parts.entries()) {
       const shares: Amounts = new Map();
@@ -177,5 +217,13 @@ export class RequestHolds {
         .catch(() => undefined);
     }
     this.#parts.length = 0;
+  }
+
+  #dueCosts(): Costs {
+    if (!hasLeft(this.#ending)) return this.#costs;
+    const amounts = new Map(this.#spent);
+    for (const { reserved } of this.#parts)
+      for (const [name, amount] of reserved) amounts.set(name, (amounts.get(name) ?? 0) + amount);
+    return costsOnAbort(this.#onAbort, this.#costs, amounts);
   }
 }

@@ -15,6 +15,8 @@ import { isIdentityHeader } from '../../http/gateway-answer.ts';
 import { amountsOf } from '../held-key.ts';
 import type { AskedRateLimit, Costs, PermissionQuery, QuestionOptions } from '../key-verifier.ts';
 import {
+  ABORT_RULES,
+  type AbortRule,
   apiIdFault,
   CREDITS,
   fixedOptions,
@@ -137,6 +139,7 @@ export interface Rules<R> {
   readonly reserveOf: ((request: R) => number | Costs) | undefined;
   /** True = `charge` says what a request costs. */
   readonly reserves: boolean;
+  readonly onAbort: AbortRule;
   readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
   readonly tagsOf: ((request: R) => readonly string[]) | undefined;
   readonly permissionsOf: ((request: R) => PermissionQuery | undefined) | undefined;
@@ -156,6 +159,7 @@ export const DEFAULT_RULES: Rules<unknown> = {
   costOf: undefined,
   reserveOf: undefined,
   reserves: false,
+  onAbort: 'charge',
   ratelimitsOf: undefined,
   tagsOf: undefined,
   permissionsOf: undefined,
@@ -182,6 +186,7 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
     costOf: functionOf(cost, reserve === undefined ? byDefault.costOf : undefined),
     reserveOf: functionOf(reserve, cost === undefined ? byDefault.reserveOf : undefined),
     reserves: reserve !== undefined || (cost === undefined && byDefault.reserves),
+    onAbort: options.onAbort ?? byDefault.onAbort,
     ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
     tagsOf: functionOf(options.tags, byDefault.tagsOf),
     permissionsOf: functionOf(options.permissions, byDefault.permissionsOf),
@@ -217,6 +222,10 @@ const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => strin
       : `sources: must be an array of ${SOURCES.join(', ')}, { header: 'X-Your-Header' } and { cookie: 'your-cookie' }`,
   cost: (value) => creditsFault(value, 'cost'),
   reserve: (value) => (typeof value === 'function' ? undefined : reserveFault(value)),
+  onAbort: (value) =>
+    ABORT_RULES.some((rule) => rule === value)
+      ? undefined
+      : `onAbort: must be one of ${ABORT_RULES.join(', ')}`,
   holdMs: (value) =>
     Number.isInteger(value) && Number(value) >= HOLD_MIN_MS && Number(value) <= HOLD_MAX_MS
       ? undefined

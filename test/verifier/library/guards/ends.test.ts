@@ -10,10 +10,11 @@ import { Fleet } from '../../../harness/fleet.ts';
 import { eventually } from '../../../harness/waiting.ts';
 import { type App, closers, FRAMEWORKS, open } from './held-apps.ts';
 
-/** However a guarded request ends, its place is soon free, long before `holdMs` (an hour). */
+/** However a guarded request ends, its place is soon free, long before `holdMs` (an hour), and its cost is charged. */
 let fleet: Fleet;
 let verifier: LocalKeyVerifier;
 const RESERVED = 10;
+const RULES = ['charge', 'last', 'release'] as const;
 const apps = new Map<string, App>();
 
 beforeAll(async () => {
@@ -22,7 +23,8 @@ beforeAll(async () => {
   verifier = createVerifier({ redis: fleet.redisUrl, apiIds: ['shop'], lookupWaitMs: 5000 });
   await verifier.ready();
   for (const [name, start] of Object.entries(FRAMEWORKS))
-    apps.set(name, await start({ verifier, apiId: 'shop', reserve: RESERVED }));
+    for (const onAbort of RULES)
+      apps.set(`${name} ${onAbort}`, await start({ verifier, apiId: 'shop', reserve: RESERVED, onAbort }));
 });
 afterAll(async () => {
   await Promise.all(closers.map((end) => end()));
@@ -51,24 +53,26 @@ const reset: Leave = (socket) => socket.resetAndDestroy();
 const stay: Leave = () => undefined;
 
 /** Request, what the client awaits of the answer before it leaves, how it leaves, and what that costs. */
-const ENDS: readonly (readonly [string, string, RegExp | undefined, Leave, number])[] = [
+type End = readonly [string, string, RegExp | undefined, Leave, number];
+const ENDS: readonly End[] = [
   ['finished', 'GET /charge/4', /true/, stay, 4],
   ['HEAD', 'HEAD /charge/4', /\r\n\r\n$/, stay, 4],
   ['204', 'GET /204', /^HTTP\/1.1 204/, stay, 3],
   ['304', 'GET /304', /^HTTP\/1.1 304/, stay, 3],
   ['a handler that throws', 'GET /throws', /^HTTP\/1.1 500/, stay, RESERVED],
   ['a stream that breaks', 'GET /breaks', /^/, stay, 3],
-  ['FIN before the head', 'GET /silent', undefined, fin, 3],
-  ['reset before the head', 'GET /silent', undefined, reset, 3],
-  ['FIN in the body', 'GET /stream', /first/, fin, 3],
-  ['reset in the body', 'GET /stream', /first/, reset, 3],
+  ['FIN before the head', 'GET /silent', undefined, fin, RESERVED],
+  ['reset before the head', 'GET /silent', undefined, reset, RESERVED],
+  ['FIN in the body', 'GET /stream', /first/, fin, RESERVED],
+  ['reset in the body', 'GET /stream', /first/, reset, RESERVED],
+  ['reset in a body that costs more', 'GET /dear', /first/, reset, 12],
 ];
 
 const SERVED = Object.keys(FRAMEWORKS).filter((name) => !name.endsWith('without Node'));
 describe.each(SERVED)('%s', (name) => {
-  test.each(ENDS)('%s', async (_end, line, awaited, leaveBy, charged) => {
+  const end = async ([_end, line, awaited, leaveBy, charged]: End, rule = 'charge') => {
     const key = await newKey();
-    const socket = connect(apps.get(name)?.port ?? 0, '127.0.0.1');
+    const socket = connect(apps.get(`${name} ${rule}`)?.port ?? 0, '127.0.0.1');
     let received = '';
     socket.on('error', () => undefined).on('data', (chunk) => (received += chunk));
     socket.write(`${line} HTTP/1.1\r\nHost: x\r\nX-Api-Key: ${key}\r\n\r\n`);
@@ -77,6 +81,17 @@ describe.each(SERVED)('%s', (name) => {
     leaveBy(socket);
     await ended(key, charged);
     socket.destroy();
+  };
+  test.each(ENDS)('%s', (...row) => end(row));
+  test.each([
+    ['last', 3],
+    ['release', 0],
+  ] as const)('%s, if the client leaves', async (rule, charged) => {
+    const rows = ENDS.filter(([, line, , leaveBy]) => leaveBy !== stay && !line.includes('/dear'));
+    await Promise.all(
+      rows.map(([text, line, awaited, leaveBy]) => end([text, line, awaited, leaveBy, charged], rule)),
+    );
+    await end(['a stream that breaks', 'GET /breaks', /^/, stay, 3], rule);
   });
 });
 
@@ -99,11 +114,11 @@ const TAKES: readonly (readonly [string, string, Take, number])[] = [
   ['204', 'GET /204', leaveUnread, 3],
   ['a handler that throws', 'GET /throws', leaveUnread, RESERVED],
   ['a stream that breaks', 'GET /breaks', read, 3],
-  ['a body that nobody reads', 'GET /charge/4', leaveUnread, 4],
-  ['a stream that nobody reads', 'GET /stream', leaveUnread, 3],
-  ['a body that is cancelled', 'GET /stream', cancel, 3],
-  ['an abort before the body is read', 'GET /stream', abort, 3],
-  ['an abort in the body', 'GET /stream', abortWithin, 3],
+  ['a body that nobody reads', 'GET /charge/4', leaveUnread, RESERVED],
+  ['a stream that nobody reads', 'GET /stream', leaveUnread, RESERVED],
+  ['a body that is cancelled', 'GET /stream', cancel, RESERVED],
+  ['an abort before the body is read', 'GET /stream', abort, RESERVED],
+  ['an abort in the body', 'GET /stream', abortWithin, RESERVED],
 ];
 
 describe.each(['hono without Node', 'fetch without Node'])('%s', (name) => {
@@ -111,20 +126,24 @@ describe.each(['hono without Node', 'fetch without Node'])('%s', (name) => {
     const key = await newKey();
     const cut = new AbortController();
     const [method = '', path = ''] = line.split(' ');
-    const response = apps.get(name)?.fetch(path, key, cut.signal, method) as Promise<Response>;
+    const response = apps.get(`${name} charge`)?.fetch(path, key, cut.signal, method) as Promise<Response>;
     // Kept until the end, so that no garbage collection can help.
     const kept = [await take(response, cut), response];
     await ended(key, charged);
     kept.length = 0;
   });
 
-  test('an abort before the head', async () => {
+  test.each([
+    ['charge', RESERVED],
+    ['last', 3],
+    ['release', 0],
+  ] as const)('an abort before the head: %s', async (rule, charged) => {
     const key = await newKey();
     const cut = new AbortController();
-    void apps.get(name)?.fetch('/silent', key, cut.signal);
+    void apps.get(`${name} ${rule}`)?.fetch('/silent', key, cut.signal);
     await eventually(async () => !(await look(key)).valid);
     cut.abort();
-    await ended(key, 3);
+    await ended(key, charged);
   });
 });
 

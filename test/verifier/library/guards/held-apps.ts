@@ -21,14 +21,14 @@ type Answer = string | number | ReadableStream<Uint8Array> | Promise<never>;
 
 /**
  * Answers by the path: `/charge/7` costs 7 and `/tokens/7` as many tokens, `/204` has no body, `/stream` goes on after its first part, `/breaks` fails
- * after it, `/throws` fails at once, and `/silent` does not answer. These charge 3 before.
+ * after it, `/dear` costs 12, `/throws` fails at once, and `/silent` does not answer. The others charge 3 before.
  */
 function act({ charge }: PassedKey, path: string): Answer {
   if (path === '/throws') throw new Error('the handler failed');
   const [, what, cost] = /^\/(charge|tokens)\/(\d+)$/.exec(path) ?? [];
   if (cost !== undefined) return String(charge(what === 'tokens' ? { tokens: Number(cost) } : Number(cost)));
   if (path === '/nothing') return 'done';
-  charge(3);
+  charge(path === '/dear' ? 12 : 3);
   if (path === '/silent') return new Promise<never>(() => undefined);
   if (/^\/\d+$/.test(path)) return Number(path.slice(1));
   const first = new TextEncoder().encode('first');

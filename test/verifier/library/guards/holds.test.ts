@@ -117,7 +117,7 @@ describe.each(Object.keys(FRAMEWORKS))('%s', (name) => {
     reader?.releaseLock();
     cut.abort();
     await eventually(() => passes(app, key));
-    await eventually(async () => (await remaining(key)) === 100 - 3 - 10);
+    await eventually(async () => (await remaining(key)) === 100 - 10 - 10);
     expect((await app.fetch('/throws', key)).status).toBe(500);
     await eventually(() => passes(app, key));
   });
@@ -305,6 +305,7 @@ test('names every wrong option', () => {
   expect(wrong({ reserve: { tokens: 1 }, ratelimits: [{ name: 'tokens' }] })).toThrow(
     'reserve, ratelimits: name tokens in one of them',
   );
+  expect(wrong({ onAbort: 'free' })).toThrow('onAbort: must be one of charge, release, last');
   expect(wrong({ holdMs: 999 })).toThrow('holdMs: must be a whole number from 1000 to 3600000');
   expect(wrong({ cost: 1, reserve: 1 })).toThrow('cost, reserve: set one of them');
   // A sidecar may answer for every API.

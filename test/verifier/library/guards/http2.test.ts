@@ -1,4 +1,4 @@
-import { connect, createServer } from 'node:http2';
+import { connect, constants, createServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
 import Fastify from 'fastify';
@@ -7,6 +7,8 @@ import { expect, test } from 'vitest';
 import { keyfence as fastifyGuard } from '../../../../verifier/library/guards/fastify.ts';
 import { keyfence as honoGuard } from '../../../../verifier/library/guards/hono.ts';
 import type { KeyVerifier } from '../../../../verifier/library/key-verifier.ts';
+import { createTestVerifier } from '../../../../verifier/library/test-verifier.ts';
+import { eventually } from '../../../harness/waiting.ts';
 
 /** All that a handler behind the guard may see of a request's headers. */
 type Handler = (request: { headers: unknown; rawHeaders: unknown }) => object;
@@ -70,3 +72,34 @@ test.each(['fastify', 'hono'] as const)(
     await close();
   },
 );
+
+test('a client of HTTP/2 that cancels has left', async () => {
+  const verifier = createTestVerifier({ k: { remaining: 100 } });
+  const app = Fastify({ http2: true });
+  await app.register(fastifyGuard, { verifier, apiId: '*', reserve: 10 });
+  app.get('/:end', ({ apiKey, params }, reply) => {
+    apiKey.charge(3);
+    reply.hijack().raw.writeHead(200);
+    reply.raw.write('first');
+    const { end } = params as { end: string };
+    if (end === 'whole') reply.raw.end();
+    if (end === 'breaks') setImmediate(() => reply.raw.destroy());
+  });
+  const client = connect(await app.listen({ port: 0, host: '127.0.0.1' }));
+  let rest = 100;
+  for (const [end, cost] of [
+    ['whole', 3],
+    ['breaks', 3],
+    ['cancelled', 10],
+  ] as const) {
+    const stream = client.request({ ':path': `/${end}`, 'x-api-key': 'k' }).on('error', () => undefined);
+    stream.once('data', () => end === 'cancelled' && stream.close(constants.NGHTTP2_CANCEL));
+    rest -= cost;
+    await eventually(() => {
+      const verdict = verifier.decide('k', { remaining: { cost: 0 } });
+      return verdict !== undefined && 'remaining' in verdict && verdict.remaining === rest;
+    }, end);
+  }
+  client.close();
+  await app.close();
+});
