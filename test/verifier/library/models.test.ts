@@ -107,7 +107,13 @@ test('all blocks of the page are run', () => {
 test('the plan is what the page says', async () => {
   const { roles, credits } = await fleet.ok('identities.getIdentity', { externalId: 'wayne' });
   expect([roles, credits.remaining]).toEqual([['pro'], 1_000_000]);
+  expect((await fleet.ok('permissions.listRoles'))[0].ratelimits).toMatchObject([MINUTE]);
+  // A minute would end within the tests.
+  await limitTokens({ ...MINUTE, duration: 86_400_000 });
 });
+
+const MINUTE = { name: 'tokens', limit: 100_000, duration: 60_000, per: 'identity' };
+const limitTokens = (limit: object) => fleet.ok('permissions.setRoleLimits', { roleId, ratelimits: [limit] });
 
 describe.each(WAYS.filter(({ lacks }) => !lacks))('$name', ({ name, open }) => {
   const CREDITS = 100_000;
@@ -134,11 +140,12 @@ describe.each(WAYS.filter(({ lacks }) => !lacks))('$name', ({ name, open }) => {
     expect(response.status).toBe(429);
     expect(await response.text()).toContain(code);
   };
+  const look = async () => {
+    const question = { remaining: { cost: 0 }, ratelimits: [{ name: 'tokens', cost: 0 }] };
+    return (await fleet.verify(key, question)).body;
+  };
   const remainIs = (credits: number) =>
-    eventually(async () => {
-      const { body } = await fleet.verify(key, { remaining: { cost: 0 } });
-      return body.remaining === credits;
-    }, `${credits} credits`);
+    eventually(async () => (await look()).remaining === credits, `${credits} credits`);
 
   beforeAll(async () => {
     const credits = { remaining: CREDITS };
@@ -169,6 +176,8 @@ describe.each(WAYS.filter(({ lacks }) => !lacks))('$name', ({ name, open }) => {
         text += part.value;
       expect(text).toMatch(/"day, .*"total_tokens":1234.*data: \[DONE\]\n\n$/s);
     }
+    // Both were settled: the credits, and the tokens of the minute.
+    await eventually(async () => (await look()).ratelimits?.[0]?.remaining === MINUTE.limit - 3 * TOKENS);
     await remainIs(CREDITS - 3 * TOKENS);
   });
 
@@ -194,11 +203,10 @@ describe.each(WAYS.filter(({ lacks }) => !lacks))('$name', ({ name, open }) => {
     await expectRefusal('USAGE_EXCEEDED');
     await fleet.ok('identities.updateCredits', { externalId: name, op: 'set', value: CREDITS });
     expect((await say('fail', [503, 429])).status).toBe(502);
-    const ratelimits = [{ name: 'calls', limit: 1, interval: 'month', autoApply: true, per: 'identity' }];
-    await fleet.ok('permissions.setRoleLimits', { roleId, ratelimits });
+    const limit = { ...MINUTE, duration: 86_400_000 };
+    await limitTokens({ ...limit, limit: 19_999 });
     await expectRefusal('RATE_LIMITED');
-    const wide = ratelimits.map((limit) => ({ ...limit, limit: 10_000 }));
-    await fleet.ok('permissions.setRoleLimits', { roleId, ratelimits: wide });
+    await limitTokens(limit);
   });
 });
 
