@@ -338,7 +338,7 @@ const isWholeNumber = (value: unknown, most: number): value is number =>
 const isCost = (cost: unknown): cost is number => isWholeNumber(cost, CREDITS_MAX);
 
 /** Returns amounts by name. A number is credits; what is neither has no amounts, such as a promise. */
-export const costsIn = (costs: unknown): Costs =>
+const costsIn = (costs: unknown): Costs =>
   typeof costs === 'number'
     ? { [CREDITS]: costs }
     : typeof costs === 'object' && !Array.isArray(costs)
