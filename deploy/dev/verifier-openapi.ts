@@ -549,7 +549,10 @@ export const verifierDocument = forGenerators({
               type: 'integer',
               description: 'The part of the cost that was not there; absent = none.',
             },
-            remaining: { type: 'integer', description: 'Credits left; absent = unlimited.' },
+            remaining: {
+              type: 'integer',
+              description: 'Credits left; absent = unlimited, or unknown since a change.',
+            },
             ratelimits: {
               type: 'array',
               description: 'The same of each rate limit that the hold reserved; absent = none.',

@@ -251,8 +251,10 @@ export class Holds {
         charged: cost + need,
         ...(beyond > need && { short: beyond - need }),
         ...(isLost && { lost: held - cost }),
-        // A change may have replaced what the hold was of.
-        ...(pool.isKnown && !isLost && { remaining: pool.remaining(pool.window?.limit) }),
+        // A change may have replaced what the hold was of, or only Redis knows what of it can be spent again.
+        ...(pool.isKnown &&
+          !isLost &&
+          (cost === held || pool.isCurrent(since)) && { remaining: pool.remaining(pool.window?.limit) }),
       };
       if (name === CREDITS) release = settled;
       else ratelimits.push({ name, ...settled });

@@ -71,6 +71,11 @@ export class Balance {
     return 'Redis';
   }
 
+  /** Returns true if no change came since a hold began. */
+  isCurrent(since: number): boolean {
+    return since >= this.#changedAt;
+  }
+
   /** Keeps no more than this of what is available. Call it when a turn is sent under `limit`. */
   begin(kept: number, limit: number): void {
     // What was granted under a higher limit may be no part of a lower one.

@@ -185,6 +185,14 @@ export class Pool {
   }
 
   /**
+   * False if a change came since a hold began: what comes back of it goes to Redis, and `remaining` does not count it.
+   * @param since as `begin` returned it
+   */
+  isCurrent(since: number): boolean {
+    return this.#balance.isCurrent(since);
+  }
+
+  /**
    * Returns the outlook for this cost, without spending; undefined = the caller must ask Redis (`ask`).
    * @param limit the limit of the question; infinity = of credits
    */

@@ -58,6 +58,19 @@ test('a cost above the reservation takes what is there', async () => {
   await fleet.until(async () => (await remainingOf(keyId)) === 0);
 });
 
+test('a release tells nothing that a change made old', async () => {
+  const ratelimits = [{ name: 'tokens', limit: 100, duration: 3_600_000 }];
+  const { key, keyId } = await create({ remaining: 100, ratelimits });
+  const { hold: held } = await hold(0, key, { credits: 50, ratelimits: [{ name: 'tokens', cost: 50 }] });
+  await fleet.ok('keys.updateKey', { keyId, name: 'Ada' });
+  await at(0, 'keys.verifyKey', { key, remaining: { cost: 0 }, ratelimits: [{ name: 'tokens', cost: 0 }] });
+  const { body } = await at(0, 'keys.release', { hold: held.id, costs: { credits: 3, tokens: 3 } });
+  const told = { charged: 3, ratelimits: [{ name: 'tokens', charged: 3 }] };
+  expect(body).toEqual({ ...told, requestId: expect.any(String) });
+  const all = { credits: 97, ratelimits: [{ name: 'tokens', cost: 97 }] };
+  expect(await hold(0, key, all)).toMatchObject({ code: 'VALID', remaining: 0 });
+});
+
 test('a hold takes what a customer has left', async () => {
   await fleet.ok('identities.createIdentity', { externalId: 'acme', credits: { remaining: 15 } });
   const { key } = await create({ externalId: 'acme' });
