@@ -24,18 +24,25 @@ const MAY_SKIP = /\b(?:skip|skipIf|runIf)\(/;
 /** Starts openssl, without which its tests fail. */
 const NEEDS_OPENSSL = 'test/harness/certificates.ts';
 
-/** The dearest files, in pairs that take turns from commit to commit in `.ci/run`, which has 15 minutes. */
-export const PAIRS = [
+/** The dearest files, in groups of which one file takes its turn at each commit in `.ci/run`, which has 15 minutes. */
+export const TURNS: readonly (readonly string[])[] = [
+  [
+    ...['test/control-plane/cli/library.test.ts', 'test/end-to-end/moving-from-unkey.test.ts'],
+    ...['test/end-to-end/edges.test.ts', 'test/control-plane/cli/declared.test.ts'],
+  ],
+  [
+    ...['test/control-plane/dashboard/truth.test.ts', 'test/deploy/small.test.ts'],
+    ...[
+      'test/control-plane/dashboard/sections.test.ts',
+      'test/control-plane/dashboard/accessibility.test.ts',
+    ],
+  ],
   ['test/deploy/machines.test.ts', 'test/deploy/alerts.test.ts'],
   ['test/deploy/runbook.test.ts', 'test/deploy/kubernetes-runbook.test.ts'],
-  ['test/control-plane/dashboard/accessibility.test.ts', 'test/control-plane/dashboard/sections.test.ts'],
   ['test/end-to-end/schemathesis.test.ts', 'test/end-to-end/other-languages.test.ts'],
-  ['test/proof/chaos/tokens.test.ts', 'test/proof/chaos/holds.test.ts'],
+  ['test/proof/chaos/holds.test.ts', 'test/proof/chaos/tokens.test.ts'],
   ['test/proof/mutants/mutants.test.ts', 'test/proof/model/model.test.ts'],
   ['test/gateways/outages.test.ts', 'test/gateways/sources.test.ts'],
-  ['test/control-plane/cli/library.test.ts', 'test/end-to-end/moving-from-unkey.test.ts'],
-  ['test/end-to-end/edges.test.ts', 'test/control-plane/cli/declared.test.ts'],
-  ['test/control-plane/dashboard/truth.test.ts', 'test/deploy/small.test.ts'],
   ['test/end-to-end/lifecycle.test.ts', 'test/end-to-end/start.test.ts'],
   ['test/control-plane/dashboard/keys.test.ts', 'test/control-plane/dashboard/key.test.ts'],
   ['test/control-plane/dashboard/reference.test.ts', 'test/control-plane/dashboard/commands.test.ts'],
@@ -43,13 +50,13 @@ export const PAIRS = [
   ['test/verifier/proxy/proxy-differential.test.ts', 'test/verifier/lane/differential.test.ts'],
   ['test/deploy/group.test.ts', 'test/deploy/rollout.test.ts'],
   ['test/deploy/rotation.test.ts', 'test/deploy/users.test.ts'],
-] as const;
+];
 
 /** The files of which it is the turn. All of them unless the environment has SHARES=commit. */
 export function inTurn(files: readonly string[], at?: number): string[] {
   if (process.env['SHARES'] !== 'commit') return [...files];
-  const waiting = new Set<string>(
-    PAIRS.flatMap((pair) => pair.filter((file) => !share(pair, 2, at).includes(file))),
+  const waiting = new Set(
+    TURNS.flatMap((group) => group.filter((file) => !share(group, group.length, at).includes(file))),
   );
   return files.filter((file) => !waiting.has(file));
 }
