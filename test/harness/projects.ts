@@ -37,8 +37,10 @@ export const TURNS: readonly (readonly string[])[] = [
       'test/control-plane/dashboard/accessibility.test.ts',
     ],
   ],
-  ['test/deploy/machines.test.ts', 'test/deploy/alerts.test.ts'],
-  ['test/deploy/runbook.test.ts', 'test/deploy/kubernetes-runbook.test.ts'],
+  [
+    ...['test/deploy/machines.test.ts', 'test/deploy/kubernetes-runbook.test.ts'],
+    ...['test/deploy/alerts.test.ts', 'test/deploy/runbook.test.ts'],
+  ],
   ['test/end-to-end/schemathesis.test.ts', 'test/end-to-end/other-languages.test.ts'],
   ['test/proof/chaos/holds.test.ts', 'test/proof/chaos/tokens.test.ts'],
   ['test/proof/mutants/mutants.test.ts', 'test/proof/model/model.test.ts'],

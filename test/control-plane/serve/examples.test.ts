@@ -69,6 +69,9 @@ describe.each(['/openapi.json', '/openapi-v2.json'])('the examples of %s', (name
       fleet.ok('keys.updateRemaining', { keyId: real.get(exampleId('key')), op: 'set', value: 900 }),
     'identities.deleteIdentity': () =>
       fleet.ok('identities.updateIdentity', { externalId: 'ada', enabled: true }),
+    // What waits for the endpoint would be in the answer.
+    'webhooks.updateEndpoint': () =>
+      fleet.until(async () => (await fleet.ok('webhooks.listEndpoints')).endpoints[0]?.waiting === 0),
   };
 
   /** Remembers what was made, and makes what later examples need. */
