@@ -26,7 +26,7 @@ import { World } from './world.ts';
 /** Of those that `npm run simulate` takes by itself. */
 const KNOWN = share(
   Array.from({ length: 300 }, (_, i) => i + 1),
-  15,
+  3,
 );
 /** Seeds that were never run before, as a rule: as many of each kind of world. */
 const NEW = [
