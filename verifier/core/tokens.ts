@@ -14,15 +14,7 @@ interface Issue {
   readonly endS: number;
 }
 
-/**
- * Decides, in one synchronous block, if a token may be issued about a key that was just accepted: the verdict may be older than
- * the lease. undefined = none may, because the key is not good any more, its API has no tokens, or this clock is wrong.
- * @param question the one that was accepted; it is not counted again
- */
-export const issueNow = (verifier: Pick<VerdictSource, 'decide'>, question: Question, nowMs: number) =>
-  issueAbout(verifier.decide({ ...question, isRecheck: true }), nowMs);
-
-/** The same about a verdict that was decided in this synchronous block. */
+/** Returns what may be issued about a verdict that was decided in this synchronous block; undefined = nothing. */
 function issueAbout(verdict: Verdict | undefined, nowMs: number): Issue | undefined {
   if (verdict?.code !== 'VALID' || !showsKey(verdict)) return undefined;
   const endS = Math.floor(endMsOf(verdict.entry) / 1000);

@@ -9,7 +9,7 @@ import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { Release } from '../../../verifier/core/holds.ts';
 import { type Costs, CREDITS, type Question, questionAbout } from '../../../verifier/core/question.ts';
-import { issueNow, TokenIssuer, VerdictsWithTokens } from '../../../verifier/core/tokens.ts';
+import { TokenIssuer, VerdictsWithTokens } from '../../../verifier/core/tokens.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { fieldValues } from '../../../verifier/core/verdict-body.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
@@ -46,6 +46,7 @@ export interface VerifierProcess {
   readonly protocol: number;
   /** Its answers to gateways; undefined = no API has tokens. */
   readonly withTokens: VerdictsWithTokens | undefined;
+  readonly issuer: TokenIssuer;
 }
 
 /** A control plane's process. */
@@ -264,7 +265,7 @@ export class World {
     const issuer = new TokenIssuer({ sign: JSON.stringify }, machine);
     const withTokens = this.plan.tokens && new VerdictsWithTokens(verifier, issuer);
     const firstAskedAtMs = new Map<string, number>();
-    const process = { machine, verifier, following, protocol, firstAskedAtMs, withTokens };
+    const process = { machine, verifier, following, protocol, firstAskedAtMs, withTokens, issuer };
     this.verifiers.push(process);
     return process;
   }
@@ -454,9 +455,10 @@ export class World {
   }
 
   /** Issues a token about a key that was accepted, if one may be. */
-  #issue({ machine, verifier, following }: VerifierProcess, key: KnownKey, question: Question): void {
-    const issue = issueNow(verifier, question, machine.wallMs());
-    if (!issue) return;
+  #issue(process: VerifierProcess, key: KnownKey, question: Question): void {
+    const { machine, verifier, following, issuer } = process;
+    const issue = issuer.issue(verifier.decide({ ...question, isRecheck: true }));
+    if (typeof issue === 'string') return;
     const { entry, effectivePermissions } = issue.verdict;
     const { identity } = effectivePermissions ?? {};
     this.checker.issued({
@@ -468,13 +470,14 @@ export class World {
   }
 
   /** Looks at a token for a gateway, which may be an earlier one. */
-  #handedOut({ machine, verifier }: VerifierProcess, question: Question, token: string): void {
-    const issue = issueNow(verifier, question, machine.wallMs());
+  #handedOut({ machine, verifier, issuer }: VerifierProcess, question: Question, token: string): void {
+    const issue = issuer.issue(verifier.decide({ ...question, isRecheck: true }));
     const { exp, externalId, permissions } = JSON.parse(token);
-    const now = issue && fieldValues(issue.verdict);
-    if (!issue || exp > issue.endS)
-      throw new Violation('I29', `${machine.name} hands out a token that ends at ${exp}, not ${issue?.endS}`);
-    if (externalId !== now?.externalId || `${permissions}` !== `${now?.permissions ?? ''}`)
+    if (typeof issue === 'string') throw new Violation('I29', `${machine.name} hands out a token: ${issue}`);
+    if (exp > issue.endS)
+      throw new Violation('I29', `${machine.name} hands out a token that ends at ${exp}, not ${issue.endS}`);
+    const now = fieldValues(issue.verdict);
+    if (externalId !== now.externalId || `${permissions}` !== `${now.permissions ?? ''}`)
       throw new Violation('I29', `${machine.name} hands out ${token} of ${JSON.stringify(now)}`);
   }
 

@@ -1,11 +1,6 @@
 import { expect, test } from 'vitest';
 import { Lease } from '../../../shared/protocol/follower/lease.ts';
-import {
-  issueNow,
-  TOKEN_LENGTH_MAX,
-  TokenIssuer,
-  VerdictsWithTokens,
-} from '../../../verifier/core/tokens.ts';
+import { TOKEN_LENGTH_MAX, TokenIssuer, VerdictsWithTokens } from '../../../verifier/core/tokens.ts';
 
 const WALL_MS = 1_790_000_000_000;
 /** A clock, a lease of 10 s from now of which Redis says so much later what its time is, and what decides on a key with it. */
@@ -23,8 +18,10 @@ function granted(redisAheadMs = 0, tripMs = 0) {
     join: undefined as unknown,
     details: undefined as unknown,
   };
-  const end = (code = 'VALID') =>
-    issueNow({ decide: () => ({ code, entry }) as never }, { key: 'k' } as never, clock.wallMs())?.endS;
+  const end = (code = 'VALID') => {
+    const issue = new TokenIssuer({ sign: JSON.stringify }, clock).issue({ code, entry } as never);
+    return typeof issue === 'string' ? undefined : issue.endS;
+  };
   const verdict: Record<string, unknown> = { code: 'VALID', entry };
   const issuer = new TokenIssuer({ sign: JSON.stringify }, clock);
   const verifier = new VerdictsWithTokens(
