@@ -392,7 +392,7 @@ class Forwarder {
       (unsaid) =>
         this.#options.log.warn(
           { keyId, requestId, value: text.slice(0, 64), unsaid },
-          `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}, or have the form 12; tokens=1234 with names in PROXY_RESERVE_LIMITS; ignored`,
+          `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}, or have the form 12; tokens=1234 with names in PROXY_RESERVE_LIMITS; the request costs what was reserved`,
         ),
       keyId,
     );

@@ -94,8 +94,8 @@ export class UpstreamPool implements UpstreamStats {
   }
 
   /**
-   * Passes a request on. Resolves with how the response ended. Rejects with UpstreamError if nothing has been written to the client, and with ApiError if the
-   * request cannot be passed on. A response that breaks off later is cut. A safe request without a body is sent a
+   * Passes a request on. Resolves with how the response ended. Rejects with UpstreamError if nothing has been written to the
+   * client, and with ApiError if the request cannot be passed on. A response that breaks off later is cut. A safe request without a body is sent a
    * second time if the connection ended before any part of a response arrived.
    * @param options.body `null` = none; see `bodyOf`
    * @param options.keyId the holder of the connection. A holder gets at most as many connections as remain
