@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
-import { inTurn, PROJECTS, testsByProject } from './test/harness/projects.ts';
+import { PROJECTS, testsByProject } from './test/harness/projects.ts';
 import { SlowestProjectFirst } from './test/harness/sequencer.ts';
 import { HOLDS_MS_MAX, TEST_MS_MAX } from './test/harness/waiting.ts';
 
@@ -27,7 +27,7 @@ export default defineConfig({
       // the next. Searches replace modules and settings of the whole process: each has a worker of its own.
       test: {
         name,
-        include: inTurn(tests[name]),
+        include: tests[name],
         isolate: name === 'proof',
         globalSetup: name === 'unit' ? [] : ['test/harness/build.ts'],
         setupFiles: ['test/harness/as-found.ts'],

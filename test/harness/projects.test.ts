@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
-import { inTurn, PROJECTS, TURNS, testsByProject } from './projects.ts';
+import { expect, test } from 'vitest';
+import { PROJECTS, testsByProject } from './projects.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const textOf = (file: string) => readFileSync(join(ROOT, file), 'utf8');
@@ -26,19 +26,6 @@ test('CI runs every project', () => {
     `${scripts[name]}${more}`.match(/(?<=--project )\w+/g),
   );
   expect(projects.toSorted()).toEqual(PROJECTS.toSorted());
-});
-
-test('dear files take turns in CI, and nowhere else', () => {
-  const { system, proof } = testsByProject();
-  const all = [...system, ...proof];
-  expect(all).toEqual(expect.arrayContaining(TURNS.flat()));
-  expect(inTurn(all)).toEqual(all);
-  vi.stubEnv('SHARES', 'commit');
-  const turns = [4, 5, 6, 7].map((at) => inTurn(all, at));
-  const left = all.length - TURNS.flat().length + TURNS.length;
-  expect(turns.map(({ length }) => length)).toEqual(turns.map(() => left));
-  vi.unstubAllEnvs();
-  expect(new Set(turns.flat())).toEqual(new Set(all));
 });
 
 test('no unit test starts a server', () => {

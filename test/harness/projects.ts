@@ -1,7 +1,6 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { importsOf, reachedFrom } from './imports.ts';
-import { share } from './share.ts';
 
 /**
  * The projects of Vitest. `unit` starts no process and ends in seconds; `redis` starts servers, Redis above all; `system`
@@ -23,45 +22,6 @@ const ASKS_GIT = ['test/tidy.test.ts', 'test/harness/share.ts'];
 const MAY_SKIP = /\b(?:skip|skipIf|runIf)\(/;
 /** Starts openssl, without which its tests fail. */
 const NEEDS_OPENSSL = 'test/harness/certificates.ts';
-
-/** The dearest files, in groups of which one file takes its turn at each commit in `.ci/run`, which has 15 minutes. */
-export const TURNS: readonly (readonly string[])[] = [
-  [
-    ...['test/control-plane/cli/library.test.ts', 'test/end-to-end/moving-from-unkey.test.ts'],
-    ...['test/end-to-end/edges.test.ts', 'test/control-plane/cli/declared.test.ts'],
-  ],
-  [
-    ...['test/control-plane/dashboard/truth.test.ts', 'test/deploy/small.test.ts'],
-    ...[
-      'test/control-plane/dashboard/sections.test.ts',
-      'test/control-plane/dashboard/accessibility.test.ts',
-    ],
-  ],
-  [
-    ...['test/deploy/machines.test.ts', 'test/deploy/kubernetes-runbook.test.ts'],
-    ...['test/deploy/alerts.test.ts', 'test/deploy/runbook.test.ts'],
-  ],
-  ['test/end-to-end/schemathesis.test.ts', 'test/end-to-end/other-languages.test.ts'],
-  ['test/proof/chaos/holds.test.ts', 'test/proof/chaos/tokens.test.ts'],
-  ['test/proof/mutants/mutants.test.ts', 'test/proof/model/model.test.ts'],
-  ['test/gateways/outages.test.ts', 'test/gateways/sources.test.ts'],
-  ['test/end-to-end/lifecycle.test.ts', 'test/end-to-end/start.test.ts'],
-  ['test/control-plane/dashboard/keys.test.ts', 'test/control-plane/dashboard/key.test.ts'],
-  ['test/control-plane/dashboard/reference.test.ts', 'test/control-plane/dashboard/commands.test.ts'],
-  ['test/control-plane/webhooks/kills.test.ts', 'test/control-plane/identities/races.test.ts'],
-  ['test/verifier/proxy/proxy-differential.test.ts', 'test/verifier/lane/differential.test.ts'],
-  ['test/deploy/group.test.ts', 'test/deploy/rollout.test.ts'],
-  ['test/deploy/rotation.test.ts', 'test/deploy/users.test.ts'],
-];
-
-/** The files of which it is the turn. All of them unless the environment has SHARES=commit. */
-export function inTurn(files: readonly string[], at?: number): string[] {
-  if (process.env['SHARES'] !== 'commit') return [...files];
-  const waiting = new Set(
-    TURNS.flatMap((group) => group.filter((file) => !share(group, group.length, at).includes(file))),
-  );
-  return files.filter((file) => !waiting.has(file));
-}
 
 /** Puts every test file into its project. Which start processes is read from their imports, so that no list gets old. */
 export function testsByProject(): Record<Project, string[]> {
