@@ -1,6 +1,6 @@
 import { type ConfigOf, choice, flag, host, httpUrl, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
-import { tokenSettings } from '#shared/process/token-keys.ts';
+import { TOKEN_ALGS, tokenSettings } from '#shared/process/token-keys.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import { engineFaults, engineLimits, engineSettings } from './engine.ts';
@@ -34,6 +34,9 @@ export const settings = {
     'With `required`, `verifyKey`, `release` and `/oauth2/introspect` need a root key with `api.<apiId>.verify_key` in `Authorization: Bearer`, and `ratelimit.limit` and `multiLimit` one with `root.*.check_rate_limit`. Answers to gateways, and proxy mode, need no root key',
   ),
   ...tokenSettings,
+  TOKEN_ALG: choice(TOKEN_ALGS, 'EdDSA').help(
+    'Algorithm that signs tokens. Spring, Quarkus, .NET and `jsonwebtoken` need ES256. The public keys of both are always published',
+  ),
   ...credentialSettings,
   ...clientIpSettings,
   ...anonymousSettings,

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { asset } from '#shared/assets.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { JWKS_CACHE, JWKS_PATH, type TokenKeys } from '#shared/process/token-keys.ts';
+import { JWKS_CACHE, type TokenKeys } from '#shared/process/token-keys.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
@@ -111,7 +111,7 @@ export function createVerifierServer(
           answer(response, 200, 'application/json', OPENAPI);
         },
       },
-      ...(tokenKeys ? { [JWKS_PATH]: { GET: (_request, response) => answerJwks(response, tokenKeys) } } : {}),
+      ...(tokenKeys ? documentRoutes(tokenKeys) : {}),
       ...routes?.exact,
     },
     below: [...(authz ? authzRoutes(forGateways, authz, refusals) : []), ...(routes?.below ?? [])],
@@ -147,9 +147,16 @@ export function createVerifierServer(
   return Object.assign(listener, { lane });
 }
 
-function answerJwks(response: ServerResponse, keys: TokenKeys): void {
-  response.setHeader('Cache-Control', JWKS_CACHE);
-  answer(response, 200, 'application/json', keys.jwks());
+/** Returns the routes of the public keys of tokens. */
+function documentRoutes(keys: TokenKeys): Routes['exact'] {
+  const routes = Object.entries(keys.documents()).map(([path, document]) => {
+    const GET = (_request: unknown, response: ServerResponse) => {
+      response.setHeader('Cache-Control', JWKS_CACHE);
+      answer(response, 200, 'application/json', document());
+    };
+    return [path, { GET }];
+  });
+  return Object.fromEntries(routes);
 }
 
 /** The document that `npm run docs` writes. */

@@ -55,7 +55,11 @@ test('jose verifies a token by the JWKS of either process', async () => {
     expect(payload).toEqual({
       ...{ iss: 'https://keys', aud: 'shop', sub: keyId, exp: body.expiresAt / 1000, externalId: 'ada' },
       permissions: ['files.read', 'files.write'],
+      ...{ iat: expect.any(Number), jti: expect.any(String) },
     });
+    const found = await fetch(`${base}/.well-known/openid-configuration`);
+    expect([found.status, found.headers.get('cache-control')]).toEqual([200, 'public, max-age=300']);
+    expect(await found.json()).toMatchObject({ jwks_uri: 'https://keys/.well-known/jwks.json' });
   }
   expect(body.expiresAt - Date.now()).toBeGreaterThan(0);
   expect(body.expiresAt - Date.now()).toBeLessThanOrEqual(3000);
