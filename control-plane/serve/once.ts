@@ -15,7 +15,7 @@ const IDEMPOTENCY_KEY = 'idempotency-key';
 /** A text, bare or in quotes as in the draft of the IETF. */
 const FORM = /^(?:([!#-~]{1,255})|"([!#-~]{1,255})")$/;
 const KEPT_MS = 86_400_000;
-/** Maximum number of calls with the header, of one caller in a day. */
+/** Maximum number of calls with the header that took effect, or may have, of one caller in a day. */
 export const CALLS_ONCE_MAX = 10_000;
 const CIPHER = 'aes-256-gcm';
 const [IV_BYTES, TAG_BYTES] = [12, 16];
@@ -31,7 +31,7 @@ const beginOnce = command(
 );
 const endOnce = command(
   new URL('./end-once.lua', import.meta.url),
-  ['mark'],
+  ['mark', 'count'],
   ['run', 'outcome', 'answer'],
   () => undefined,
 );
@@ -92,7 +92,7 @@ export class Once {
     };
     const end = (outcome: 'done' | 'nothing' | 'unknown', answer = '') =>
       // Without it, the call counts as interrupted once its lease is over.
-      this.#writer.send(endOnce({ mark, run, outcome, answer })).catch(() => undefined);
+      this.#writer.send(endOnce({ mark, count: callsOnce(caller), run, outcome, answer })).catch(() => undefined);
     try {
       const answer = await make({ ...call, draw });
       await end('done', sealed(answer, salt, keyOf(salt, 'answer')));

@@ -164,6 +164,27 @@ describe('an Idempotency-Key', () => {
     expect((await create('the-first')).body).toEqual(first.body);
   });
 
+  test('is not used up by calls that are refused', async () => {
+    const { key, rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
+      ...{ name: 'refused', permissions: ['api.shop.create_key', 'api.shop.update_key'] },
+    });
+    const count = async () => Number((await fleet.client.get(callsOnce(hashSecret(rootKeyId)))) ?? 0);
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 1 });
+    const change = { keyId, op: 'increment', value: 1 };
+    expect((await call('/v1/keys.updateRemaining', change, 'effective', key)).status).toBe(200);
+    const refusals: [path: string, body: object, status: number][] = [
+      ['/v1/keys.updateRemaining', { keyId: 'key_unknown', op: 'increment', value: 1 }, 404],
+      ['/v1/keys.updateRemaining', { keyId, op: 'increment', value: -1 }, 400],
+      ['/v1/keys.createKey', { apiId: 'shop', expires: 1_700_000_000_000 }, 400],
+      ['/v1/keys.createKey', { apiId: 'elsewhere' }, 403],
+      ['/v1/keys.rerollKey', { keyId: 'key_unknown', expiration: 0 }, 404],
+    ];
+    for (const [path, body, status] of refusals)
+      for (const name of [`${path}-one`, `${path}-two`])
+        expect((await call(path, body, name, key)).status, path).toBe(status);
+    expect(await count()).toBe(1);
+  });
+
   test('is an option of the client', async () => {
     const admin = createAdmin({ url: fleet.controlPlanes[0]?.address ?? '', rootKey: ROOT_KEY });
     const create = () => admin.keys.createKey({ apiId: 'shop' }, { idempotencyKey: 'client-name' });
