@@ -199,6 +199,7 @@ function makeWriter({ config, clock, log, metrics, onUnfit }: Base) {
       batch: BATCH_LIMITS,
     },
     durable: durability.keeps,
+    present: (apiId, keyId, letters) => changes.present(apiId, keyId, letters),
     events: metrics.writerEvents(log),
   });
   return { nodes, writer, changes, durability, fence, changeWriter };

@@ -5,7 +5,7 @@ export const EXITS = {
   OK: [0, 'Done. `keys verify`: the key is valid. `doctor`: nothing to change.'],
   NO: [
     1,
-    'The answer is no: the object does not exist or already exists, the key is not valid, `webhooks test` was not delivered, or `doctor` found something to change.',
+    'The answer is no: the object does not exist or already exists, the key is not valid, a later change set something else than this one, `webhooks test` was not delivered, or `doctor` found something to change.',
   ],
   DIFFERS: [2, '`diff` and `plan`: `apply` would change something.'],
   USAGE: [64, 'An argument, a value or a file is wrong. Nothing was done.'],

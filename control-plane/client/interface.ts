@@ -2408,6 +2408,8 @@ interface Propagation {
   readonly waitedMs: number;
   /** Only while pending: the latest time of completion, if Redis stays reachable, Unix milliseconds. */
   readonly completeBy?: number;
+  /** Present if the record was not as this call asked when it was answered: the `sequence` of the later change, such as an enable that another control plane wrote after this disable. */
+  readonly overtakenBy?: number;
   /** The first 100 verifiers that have not confirmed the change. */
   readonly laggards?: readonly (string)[];
 }

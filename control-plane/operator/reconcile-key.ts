@@ -19,7 +19,15 @@ import {
   secretsIn,
   VERSION,
 } from './objects.ts';
-import { driftOf, type Propagation, propagated, type Reporter, Unready, unreadyOf } from './reporter.ts';
+import {
+  driftOf,
+  type Propagation,
+  propagated,
+  type Reporter,
+  refuseOvertaken,
+  Unready,
+  unreadyOf,
+} from './reporter.ts';
 
 /** Shortest secret that is imported: a shorter one could be guessed. */
 const SECRET_MIN = 24;
@@ -260,6 +268,7 @@ export class KeyReconciler {
     const change = { ...fields, keyId, ifSequence: sequence, waitMs: WAIT_MS };
     try {
       const { propagation } = await admin.keys.updateKey(change as Operations['keys.updateKey']['input']);
+      refuseOvertaken(propagation);
       const expires = expiresOf(object);
       const key = { keyId, apiId, sequence: propagation.sequence, ...(expires && { expires }) };
       await inventory.put(uid, key);

@@ -4,7 +4,7 @@ import type { KeyInventory } from './key-inventory.ts';
 import type { Kube, KubeObject } from './kube.ts';
 import { ON_DELETE, type Status } from './objects.ts';
 import { type DeclaredRecord, orAbsent, type RecordKind } from './record-kinds.ts';
-import { driftOf, propagated, type Reporter, Unready, unreadyOf } from './reporter.ts';
+import { driftOf, propagated, type Reporter, refuseOvertaken, Unready, unreadyOf } from './reporter.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
@@ -64,6 +64,7 @@ export class RecordReconciler<T extends Declaring> {
     else if (object.status?.observedGeneration !== generation) {
       const change = { ...kind.fieldsOf(object), managedBy, ifSequence: record.sequence, waitMs: WAIT_MS };
       const { propagation } = await kind.update(admin, record.id, change);
+      refuseOvertaken(propagation);
       record = { id: record.id, sequence: propagation.sequence };
     }
     const { propagation } = await kind.propagation(admin, record.id, record.sequence);

@@ -102,6 +102,12 @@ export function unreadyOf(error: unknown): { reason: string; message: string } |
   return isRefusal ? { reason: 'Refused', message: (error as AdminError).message } : undefined;
 }
 
+/** Throws CONFLICT if a later change set something else, so that the next look reads the record again. */
+export function refuseOvertaken({ overtakenBy }: Propagation): void {
+  if (overtakenBy !== undefined)
+    throw new AdminError('CONFLICT', `change ${overtakenBy} came after it and set something else`);
+}
+
 /** Returns how far a change has come, as a condition. */
 export function propagated(propagation: Propagation): Report['conditions'][number] {
   const { state, durable, sequence } = propagation;

@@ -54,6 +54,13 @@ export const Propagation = Type.Object({
   completeBy: Type.Optional(
     Time('Only while pending: the latest time of completion, if Redis stays reachable'),
   ),
+  overtakenBy: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description:
+        'Present if the record was not as this call asked when it was answered: the `sequence` of the later change, such as an enable that another control plane wrote after this disable.',
+    }),
+  ),
   laggards: Type.Optional(
     List(Type.String(), { description: 'The first 100 verifiers that have not confirmed the change.' }),
   ),

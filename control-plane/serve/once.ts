@@ -92,7 +92,9 @@ export class Once {
     };
     const end = (outcome: 'done' | 'nothing' | 'unknown', answer = '') =>
       // Without it, the call counts as interrupted once its lease is over.
-      this.#writer.send(endOnce({ mark, count: callsOnce(caller), run, outcome, answer })).catch(() => undefined);
+      this.#writer
+        .send(endOnce({ mark, count: callsOnce(caller), run, outcome, answer }))
+        .catch(() => undefined);
     try {
       const answer = await make({ ...call, draw });
       await end('done', sealed(answer, salt, keyOf(salt, 'answer')));

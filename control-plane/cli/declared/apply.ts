@@ -122,6 +122,9 @@ function writtenOf(
     Identity: 'identities.getIdentityPropagation',
   }[kind as string];
   if (!propagation || !operation || !ref) return undefined;
+  const { overtakenBy } = propagation;
+  if (overtakenBy !== undefined)
+    throw new CliError('NO', `change ${overtakenBy} came after it and set something else; run apply again`);
   return {
     log: kind === 'Key' ? apiId : '',
     sequence: propagation.sequence,

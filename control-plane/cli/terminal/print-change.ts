@@ -14,7 +14,7 @@ export const waitOption = () =>
     'maximum wait for all verifiers; default: the limit of the server',
   ).argParser(whole(0, 60));
 
-/** Prints the status of a change; the exit status is PENDING if it is not complete. */
+/** Prints the status of a change; the exit status is PENDING if it is not complete, and NO if a later change set something else. */
 export function printChange(
   session: Session,
   subject: string,
@@ -22,6 +22,14 @@ export function printChange(
 ): void {
   const { propagation } = response;
   session.print(response, () => `${subject}: ${describe(propagation)}`);
+  if (propagation.overtakenBy !== undefined)
+    session.note(
+      styleText(
+        'yellow',
+        `Change ${propagation.overtakenBy} came after it and set something else: look at it again before you rely on it.`,
+        { stream: process.stderr },
+      ),
+    );
   if (!propagation.durable) {
     session.note(
       styleText('yellow', 'A crash or failover of Redis can lose this change; see `keyfence doctor`.', {
@@ -29,7 +37,8 @@ export function printChange(
       }),
     );
   }
-  if (propagation.state === 'pending') session.end('PENDING');
+  if (propagation.overtakenBy !== undefined) session.end('NO');
+  else if (propagation.state === 'pending') session.end('PENDING');
 }
 
 /** Asks for confirmation of something that cannot be undone; without a terminal, requires `--yes`. */

@@ -82,6 +82,7 @@ export function Fence({ change, onClose }: { change: Change; onClose: () => void
           ))}
         </ul>
       )}
+      {propagation.overtakenBy !== undefined && <p role="alert">{overtaking(propagation.overtakenBy)}</p>}
       {!propagation.durable && (
         <p class="quiet">
           A crash or failover of Redis can lose this change: see <code>appendfsync</code> and{' '}
@@ -130,8 +131,12 @@ function receiptOf(change: Change, completedAt: string): string {
         : `- ${name}: applied within ${duration(appliedMs)}`,
     ),
     `No verifier answers from the earlier state (${by === 'fence' ? 'by fence' : 'all acknowledged'}).`,
+    ...(propagation.overtakenBy === undefined ? [] : [overtaking(propagation.overtakenBy)]),
   ].join('\n');
 }
+
+const overtaking = (sequence: number): string =>
+  `Change ${sequence} came after it and set something else: look at it again before you rely on it.`;
 
 function Undo({ undo, onClick }: { undo: () => Promise<unknown>; onClick: () => void }) {
   const { busy, run, problem } = useAction();

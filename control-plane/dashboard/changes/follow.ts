@@ -53,13 +53,16 @@ export async function* follow(
     yield stateOf(propagation, finish(by, propagation.waitedMs), propagation.waitedMs);
     return;
   }
+  // Only the answer to the change itself tells it.
+  const { overtakenBy } = propagation;
+  const overtaken = overtakenBy === undefined ? {} : { overtakenBy };
   let now = propagation;
   yield stateOf(now, undefined, tookMs());
   for (let round = 0; ; round++) {
     if (round > 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     const before = now;
     try {
-      ({ propagation: now } = await sent.progress());
+      now = { ...overtaken, ...(await sent.progress()).propagation };
       if (round % NAMES_EVERY === NAMES_EVERY - 1) names = await namesOf(apiId);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;

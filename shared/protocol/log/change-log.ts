@@ -144,6 +144,16 @@ export class RedisChangeLog implements BatchedChangeLog {
     return slowest.length === 0 ? 0 : Number(sequence ?? 0) - Math.floor(parseScore(slowest[1]));
   }
 
+  /** Returns the version of a record, and its fields of these letters as stored; undefined = it does not exist. */
+  async present(apiId: string, keyId: string, letters: readonly string[]) {
+    const record = recordKey(apiId, keyId);
+    const [version, ...values] = await this.#nodes.run(record, (redis) =>
+      redis.hmget(record, 'v', ...letters),
+    );
+    if (!version) return undefined;
+    return { version, fields: Object.fromEntries(letters.map((letter, i) => [letter, values[i] ?? ''])) };
+  }
+
   check(change: CheckedChange): Promise<LogStatus> {
     const replicated = change.replicated && this.#replicas > 0;
     return this.#run(change.apiId, checkRun({ ...change, replicated }));

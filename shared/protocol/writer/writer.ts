@@ -2,6 +2,7 @@ import { backoffMs, type Clock, pause, Waker } from '../../process/clock.ts';
 import { ApiError, unavailable } from '../../rules/errors.ts';
 import type { BatchedChangeLog, LogEntry, Write } from '../log/change-log-port.ts';
 import { writeError } from '../log/write-error.ts';
+import { KEY_FIELDS, sequenceOf } from '../records/key-record.ts';
 import type { Fence, PendingEntry } from './fence.ts';
 
 /** Progress of a change, as updateKey returns it. */
@@ -25,6 +26,8 @@ export interface Propagation {
   readonly waitedMs: number;
   /** Only while pending: the latest time of completion if Redis stays reachable, Unix milliseconds. */
   readonly completeBy?: number;
+  /** Sequence of a later change, because of which the record is not as this change asked when the call is answered. */
+  readonly overtakenBy?: number;
 }
 
 /** The state of an earlier change, with the first 100 followers that have not acknowledged it. */
@@ -98,6 +101,12 @@ interface WriterLimits {
   readonly batch: BatchLimits;
 }
 
+type PresentRecord = (
+  apiId: string,
+  keyId: string,
+  letters: readonly string[],
+) => Promise<{ readonly version: string; readonly fields: Readonly<Record<string, string>> } | undefined>;
+
 interface WriterOptions {
   readonly log: BatchedChangeLog;
   readonly fence: Fence;
@@ -105,11 +114,15 @@ interface WriterOptions {
   readonly limits: WriterLimits;
   /** Tells whether writes to the API before this call are durable; never rejects. */
   readonly durable: (apiId: string) => boolean | Promise<boolean>;
+  /** Returns the version of a record, and the fields of these letters as stored; undefined = it does not exist. */
+  readonly present?: PresentRecord;
   readonly events: WriterEvents;
   /** Returns a random number from 0 to below 1, for the backoff. */
   readonly chance?: () => number;
 }
 
+/** Letters of fields that a record does not hold as a change has them. */
+const APART: readonly string[] = [KEY_FIELDS.meta.letter];
 const LAGGARDS_NAMED_MAX = 100;
 const LAG_PERIOD_MS = 50;
 const REWRITE_FIRST_MS = 50;
@@ -160,7 +173,25 @@ export class ChangeWriter {
     const latest: Latest = new Map([[write.keyId, change]]);
     const completion = this.#complete(change, latest);
     completion.then(endCount, endCount);
-    return this.#report(write.apiId, latest, completion, waitMs, startedAtMs);
+    const propagation = await this.#report(write.apiId, latest, completion, waitMs, startedAtMs);
+    return propagation && { ...propagation, ...(await this.#overtaking(write, propagation.sequence)) };
+  }
+
+  /**
+   * Tells which later change made the record other than this write asked. A write of unknown outcome, or of another control
+   * plane, may reach Redis after this one and be complete with it: then "complete" alone would read as "as asked".
+   */
+  async #overtaking(
+    { apiId, keyId, fields }: Write,
+    sequence: number,
+  ): Promise<{ readonly overtakenBy?: number }> {
+    const letters = Object.keys(fields).filter((letter) => !APART.includes(letter));
+    if (letters.length === 0) return {};
+    const record = await this.#options.present?.(apiId, keyId, letters).catch(() => undefined);
+    const laterSequence = sequenceOf(record?.version);
+    const wishes: Readonly<Record<string, string | undefined>> = fields;
+    const isOther = letters.some((letter) => (record?.fields[letter] ?? '') !== (wishes[letter] ?? ''));
+    return record && isOther && laterSequence > sequence ? { overtakenBy: laterSequence } : {};
   }
 
   /**

@@ -176,7 +176,7 @@ describe('an Idempotency-Key', () => {
       ['/v1/keys.updateRemaining', { keyId: 'key_unknown', op: 'increment', value: 1 }, 404],
       ['/v1/keys.updateRemaining', { keyId, op: 'increment', value: -1 }, 400],
       ['/v1/keys.createKey', { apiId: 'shop', expires: 1_700_000_000_000 }, 400],
-      ['/v1/keys.createKey', { apiId: 'elsewhere' }, 403],
+      ['/v1/keys.createKey', { apiId: 'elsewhere' }, 404],
       ['/v1/keys.rerollKey', { keyId: 'key_unknown', expiration: 0 }, 404],
     ];
     for (const [path, body, status] of refusals)
