@@ -308,7 +308,7 @@ describe('imports', () => {
     expect(
       offenders(
         /'undici'/,
-        /^verifier\/(proxy\/upstream|library\/client)\.ts$|^control-plane\/(operator\/kube|webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^verifier\/(proxy\/(connections|upstream)|library\/client)\.ts$|^control-plane\/(operator\/kube|webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(
@@ -422,6 +422,7 @@ test('no test has a time-out of its own', () => {
 /** Tests that wait for time to pass, each with the reason why there is nothing else to wait for. */
 const WAITING: Readonly<Record<string, string>> = {
   'core/limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',
+  'proxy/charges.test.ts': 'the API must be about to close its idle connections',
   'core/limits/mixed-costs.test.ts': 'a refusal is remembered for a second, which must have run out',
   'verifier/http/limits.test.ts': 'a time-out of idle connections must have run out',
   'verifier/grpc/ext-authz-grpc.test.ts': 'the time for a request must have run out',

@@ -45,6 +45,7 @@ import { CHECKS_MAX } from '../../verifier/http/rate-limit.ts';
 import { httpLimits } from '../../verifier/http/server.ts';
 import { HEAD_BYTES_MAX } from '../../verifier/lane/head.ts';
 import { IN_A_ROW_MAX } from '../../verifier/lane/lane.ts';
+import { IDLE_MS_MAX, TOLD_MARGIN_MS } from '../../verifier/proxy/connections.ts';
 import { KEYS_WARNED_MAX } from '../../verifier/proxy/proxy.ts';
 import { INTERIM_HEADS_MAX } from '../../verifier/proxy/upstream.ts';
 
@@ -118,6 +119,8 @@ const NUMBERS: Readonly<Record<string, number>> = {
   HELD_LIMITS_MAX,
   RELEASES_KEPT: ANSWERS_MAX,
   KEYS_WARNED: KEYS_WARNED_MAX,
+  IDLE_S_MAX: IDLE_MS_MAX / S,
+  TOLD_MARGIN_S: TOLD_MARGIN_MS / S,
   RELEASE_KEPT_S: ANSWER_KEPT_MS / S,
   BROUGHT_MAX: inLua('shared/protocol/allowances/windows.lua', 'BROUGHT_MAX'),
   CHECKS_MAX,

@@ -20,7 +20,7 @@ import {
 } from '../core/question.ts';
 import type { AskedRateLimit, HostLogger, QuestionOptions } from './key-verifier.ts';
 
-export { ABORT_RULES, type AbortRule, costsOnAbort } from '../core/on-abort.ts';
+export { ABORT_RULES, type AbortRule, costsAtEnd, type Ended } from '../core/on-abort.ts';
 export {
   CREDITS,
   HELD_LIMITS_MAX,

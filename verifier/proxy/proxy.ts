@@ -19,7 +19,7 @@ import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Hold, HoldEnder } from '../core/holds.ts';
-import { ABORT_RULES, costsOnAbort } from '../core/on-abort.ts';
+import { ABORT_RULES, costsAtEnd, type Ended } from '../core/on-abort.ts';
 import {
   type Costs,
   CREDITS,
@@ -62,7 +62,6 @@ import { type Downstream, RawResponse } from './raw-response.ts';
 import {
   type Body,
   bodyOf,
-  type Ended,
   FaultLog,
   leadsTo,
   UpstreamError,
@@ -336,6 +335,11 @@ class Forwarder {
     this.#hasKeyCookies = namesOf(options.authz.sources, 'cookie').length > 0;
   }
 
+  /** Throws an ApiError for a target that the API must not see. It is asked before anything is charged. */
+  checkTarget(target: string): void {
+    this.#upstream.checkTarget(target);
+  }
+
   /**
    * Passes a request on, and releases its hold when the response has ended, or was cut.
    * @param identity headers that say whose key it is
@@ -350,6 +354,7 @@ class Forwarder {
     const { hold, reserved } = outgoing;
     let costs: Costs = {};
     let isInvalid = false;
+    let ended: Ended = 'cut';
     const take = (text: string) => {
       const read = costsIn(text, outgoing.question?.hold?.names);
       if (read === undefined) this.#noteInvalid(outgoing, text);
@@ -358,18 +363,16 @@ class Forwarder {
       costs = read ?? {};
     };
     try {
-      const ended = await this.#pass(outgoing, identity, response, body, events, take);
-      if (ended === 'left')
-        costs = costsOnAbort(this.#options.config.PROXY_ON_ABORT, costs, amountsIn(outgoing));
+      ended = await this.#pass(outgoing, identity, response, body, events, take);
       if (ended === 'whole' && !isInvalid && reserved.some((name) => !Object.hasOwn(costs, name)))
         this.costFaults.missing++;
     } catch (error) {
-      // The API never saw it.
-      if (error instanceof UpstreamError && (error.fault === 'busy' || error.fault === 'unreachable'))
-        costs = Object.fromEntries(reserved.map((name) => [name, 0]));
-      throw error instanceof UpstreamError ? gatewayError(error) : error;
+      if (!(error instanceof UpstreamError)) throw error;
+      if (error.isUnsent) ended = 'unsent';
+      throw gatewayError(error);
     } finally {
-      if (hold) void this.#release(hold, costs);
+      const rule = this.#options.config.PROXY_ON_ABORT;
+      if (hold) void this.#release(hold, costsAtEnd(ended, rule, costs, amountsIn(outgoing)));
     }
   }
 
@@ -493,6 +496,9 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
     // Reads the address now, because a socket loses it when its client has gone.
     const { remoteAddress: address } = request.socket;
     checkRequest(request);
+    forwarder.checkTarget(target);
+    // Before the verdict, which takes what the request costs.
+    const body = bodyOf(request, response);
     const clientIp = authz.clientIps?.behind(address, headers['x-forwarded-for']?.toString());
     const about = { ...routeQuestion, clientIp };
     const question = clientQuestion({ method, target }, request.headersDistinct, about, authz);
@@ -524,7 +530,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
           ? { tunnelIdleMs: config.WEBSOCKET_IDLE_MS }
           : {}),
       };
-      return forwarder.send(outgoing, answer.headers, response, bodyOf(request, response), events);
+      return forwarder.send(outgoing, answer.headers, response, body, events);
     };
     if ('code' in question) return proceed(question);
     const conclude = (verdict: Verdict) => {
@@ -595,6 +601,7 @@ function laneHandler(
       response.answer(replies.refusal(apiError, requestId, connection.keepAliveS));
     };
     try {
+      forwarder.checkTarget(call.target);
       const verdict = verifier.decide(question);
       const sending = verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
       sending?.catch(fail);

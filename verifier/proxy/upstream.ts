@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Dispatcher, Pool } from 'undici';
+import type { Client, Dispatcher } from 'undici';
 import type { Clock, Timer } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { lookupBy, NameResolver } from '#shared/process/name-resolver.ts';
@@ -9,7 +9,9 @@ import { readCopies } from '#shared/process/read-buffer.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { traceIdIn } from '#shared/rules/request-id.ts';
+import type { Ended } from '../core/on-abort.ts';
 import type { RequestEvents } from '../http/server.ts';
+import { type Connection, Connections, IDLE_MS_MAX, isByServer, TOLD_MARGIN_MS } from './connections.ts';
 import { endToEndHeaders, isOfConnection } from './headers.ts';
 import type { Downstream } from './raw-response.ts';
 
@@ -35,15 +37,16 @@ export interface UpstreamStats {
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
-/** Methods that may be sent twice with the same effect as once. */
-const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+/** Methods that may be sent twice with the same effect as once (RFC 9110 §9.2.2). */
+const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
+
 /**
  * A pool of HTTP/1.1 connections to one server. Bodies stream in both directions at the pace of the slower
  * side and are never kept whole. Headers about a single connection are not passed on.
  */
 export class UpstreamPool implements UpstreamStats {
   readonly faults = { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 };
-  readonly #pool: Pool;
+  readonly #connections: Connections;
   readonly #path: string;
   readonly #servername: string;
   readonly #limits: UpstreamLimits;
@@ -57,7 +60,7 @@ export class UpstreamPool implements UpstreamStats {
    * prefixed to every target, and no target can escape it.
    */
   static async to(base: URL, limits: UpstreamLimits, log: FaultLog, clock: Clock): Promise<UpstreamPool> {
-    const { buildConnector, Pool } = await import('undici');
+    const { buildConnector, Client } = await import('undici');
     // While the server's name server is silent, each request would hold what Redis needs for its own name.
     const lookup = lookupBy(new NameResolver(clock).resolve);
     const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false, lookup });
@@ -65,25 +68,34 @@ export class UpstreamPool implements UpstreamStats {
     // For an IP address, the certificate is checked against the connection's address, because an address is
     // not allowed as a server name (RFC 6066 §3).
     const servername = isIP(address) === 0 ? address : '';
-    const pool = new Pool(base.origin, {
-      connect: (options, callback) =>
-        connect({ ...options, servername }, (...result) => {
+    const options: Client.Options = {
+      connect: (to, callback) =>
+        connect({ ...to, servername }, (...result) => {
           if (result[1]) readCopies(result[1]);
           callback(...result);
         }),
-      connections: limits.connectionsMax,
       headersTimeout: limits.timeoutMs,
       bodyTimeout: limits.timeoutMs,
       maxHeaderSize: limits.headerBytesMax,
+      keepAliveTimeout: IDLE_MS_MAX,
+      keepAliveTimeoutThreshold: TOLD_MARGIN_MS,
       allowH2: false,
-    });
-    return new UpstreamPool(pool, base, limits, log, clock);
+    };
+    const create = () => new Client(base.origin, options);
+    const connections = new Connections(create, clock, limits.connectionsMax);
+    return new UpstreamPool(connections, base, limits, log, clock);
   }
 
-  private constructor(pool: Pool, base: URL, limits: UpstreamLimits, log: FaultLog, clock: Clock) {
+  private constructor(
+    connections: Connections,
+    base: URL,
+    limits: UpstreamLimits,
+    log: FaultLog,
+    clock: Clock,
+  ) {
     this.#log = log;
     this.#clock = clock;
-    this.#pool = pool;
+    this.#connections = connections;
     this.#path = base.pathname.replace(/\/$/, '');
     this.#servername = base.hostname;
     this.#limits = limits;
@@ -93,10 +105,16 @@ export class UpstreamPool implements UpstreamStats {
     return this.#inFlight;
   }
 
+  /** Throws an ApiError if a target could lead out of the path of the server's address. */
+  checkTarget(target: string): void {
+    if (this.#path !== '' && mayClimb(target))
+      throw new ApiError('BAD_REQUEST', 'path: must not lead out of the configured path');
+  }
+
   /**
-   * Passes a request on. Resolves with how the response ended. Rejects with UpstreamError if nothing has been written to the
-   * client, and with ApiError if the request cannot be passed on. A response that breaks off later is cut. A safe request without a body is sent a
-   * second time if the connection ended before any part of a response arrived.
+   * Passes a request on, whose target was checked. Resolves with how the response ended. Rejects with UpstreamError if nothing has been written to the
+   * client. A response that breaks off later is cut. If the server closed the connection before any part of a response arrived, the request is sent a
+   * second time on a new connection, if nothing of it was sent, or if it is idempotent and has no body.
    * @param options.body `null` = none; see `bodyOf`
    * @param options.keyId the holder of the connection. A holder gets at most as many connections as remain
    * free, so that there is always one for another holder. undefined = only `connectionsMax` applies
@@ -124,9 +142,6 @@ export class UpstreamPool implements UpstreamStats {
       cost?: CostReader;
     },
   ): Promise<Ended> {
-    if (this.#path !== '' && mayClimb(options.target)) {
-      throw new ApiError('BAD_REQUEST', 'path: must not lead out of the configured path');
-    }
     const { keyId } = options;
     const place = keyId === undefined ? undefined : this.#held.placeOf(keyId);
     const heldCount = place === undefined ? 0 : this.#held.at(place);
@@ -142,16 +157,26 @@ export class UpstreamPool implements UpstreamStats {
       // a new connection.
       const upstreamRequest = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
-      const dispatch = () => {
-        const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit, cost);
-        this.#pool.dispatch(upstreamRequest, handler);
-        return handler.settled;
+      const isRepeatable = body === null && IDEMPOTENT.has(method);
+      const dispatch = async (connection: Connection) => {
+        let isReusable = false;
+        try {
+          const added = responseHeaders;
+          const handler = new UpstreamHandler(connection, response, events, added, tunnelIdleMs, limit, cost);
+          connection.client.dispatch(upstreamRequest, handler);
+          const ended = await handler.settled;
+          isReusable = ended === 'whole' && upgrade === null;
+          return ended;
+        } finally {
+          if (isReusable) this.#connections.giveBack(connection);
+          else this.#connections.drop(connection);
+        }
       };
-      const mayRepeat = body === null && SAFE_METHODS.has(method);
-      return await dispatch().catch((error: UpstreamError) => {
-        // In most cases the server had just closed an idle connection (RFC 9110 §9.2.2).
-        if (mayRepeat && error.fault === 'cut' && !error.hasBegun) return dispatch();
-        throw error;
+      const connection = this.#connections.take(isRepeatable);
+      return await dispatch(connection).catch((error: UpstreamError) => {
+        if (error.isUnsent && error.isClosed) this.#connections.learn(connection);
+        if (!error.isClosed || (error.isWritten && !isRepeatable)) throw error;
+        return dispatch(this.#connections.open());
       });
     } catch (error) {
       throw error instanceof UpstreamError ? this.logFault(error, options) : error;
@@ -169,15 +194,9 @@ export class UpstreamPool implements UpstreamStats {
 
   /** Closes the pool, and cuts the requests that are still running. */
   close(): Promise<void> {
-    return this.#pool.destroy();
+    return this.#connections.close();
   }
 }
-
-/**
- * The end of a response: `whole` = all of it came from the server, even if the client left meanwhile; `cut` = it broke off;
- * `left` = the client left before its end.
- */
-export type Ended = 'whole' | 'cut' | 'left';
 
 /** A body to pass on; null = none. */
 export type Body = Exclude<Dispatcher.DispatchOptions['body'], undefined>;
@@ -219,13 +238,23 @@ export type UpstreamFault = 'busy' | 'unreachable' | 'late' | 'cut' | 'invalid';
 /** Thrown if no response came; nothing was written to the client. */
 export class UpstreamError extends Error {
   readonly fault: UpstreamFault;
-  /** True if a part of a response had arrived. */
-  readonly hasBegun: boolean;
-  constructor(fault: UpstreamFault, cause?: unknown, hasBegun = false) {
+  /** True = the request did not reach the server. */
+  readonly isUnsent: boolean;
+  /** True = something of the request was written to a connection. */
+  readonly isWritten: boolean;
+  /** True = the server closed the connection before any part of a response arrived. */
+  readonly isClosed: boolean;
+  constructor(
+    fault: UpstreamFault,
+    cause?: unknown,
+    { isUnsent = true, isWritten = false, isClosed = false } = {},
+  ) {
     super(`no response: ${fault}`, { cause });
     this.name = 'UpstreamError';
     this.fault = fault;
-    this.hasBegun = hasBegun;
+    this.isUnsent = isUnsent;
+    this.isWritten = isWritten;
+    this.isClosed = isClosed;
   }
 }
 
@@ -263,6 +292,7 @@ const NO_COST: CostReader = { isAwaited: false };
 
 /** One request to the upstream, with undici's callbacks. */
 class UpstreamHandler implements Dispatcher.DispatchHandler {
+  readonly #connection: Connection;
   readonly #response: Downstream;
   readonly #addedHeaders: readonly string[];
   readonly #settled = Promise.withResolvers<Ended>();
@@ -279,6 +309,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   /** The first chunk of the body. */
   #first: Buffer | undefined;
   #hasBegun = false;
+  /** True = the request was written, at least in part. */
+  #isWritten = false;
   /** True while a head is being written, after writing it failed, and after too many 1xx heads. */
   #isUnfit = false;
   #flushed = false;
@@ -289,6 +321,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   #restTimer: Timer | undefined;
 
   constructor(
+    connection: Connection,
     response: Downstream,
     events: RequestEvents,
     addedHeaders: readonly string[],
@@ -296,6 +329,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     limit: HeadLimit,
     cost: CostReader,
   ) {
+    this.#connection = connection;
     this.#cost = cost;
     this.#response = response;
     this.#limit = limit;
@@ -314,9 +348,10 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (!this.#response.destroyed) return;
-    this.#hasLeft = true;
-    controller.abort(new Error('the client has gone'));
+    this.#hasLeft ||= this.#response.destroyed;
+    // undici writes the request after this, unless it is aborted.
+    this.#isWritten = !this.#hasLeft;
+    if (this.#hasLeft) controller.abort(new Error('the client has gone'));
   }
 
   /** Ends the request after the client has gone, or first reads the rest, whose trailer may say the cost. */
@@ -355,6 +390,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
       return;
     }
     this.#headTimer?.cancel();
+    this.#connection.noteKeepAlive(headers['keep-alive']?.toString());
     const raw = latin1(controller.rawHeaders);
     const passedHeaders = endToEndHeaders(raw, headers.connection, this.#drop);
     passedHeaders.push(...this.#addedHeaders);
@@ -392,7 +428,9 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
       if (client === null) this.#settled.resolve('left');
       else
         this.#settled.reject(
-          new UpstreamError('invalid', new Error('101 to a protocol that was not requested')),
+          new UpstreamError('invalid', new Error('101 to a protocol that was not requested'), {
+            isUnsent: false,
+          }),
         );
       return;
     }
@@ -471,11 +509,15 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     const fault = this.#faultOf(error);
+    const { isNew } = this.#connection;
+    const isWritten = this.#isWritten;
+    const isClosed = !this.#hasBegun && isByServer(error) && !(isNew && !isWritten);
+    const isUnsent = !this.#hasBegun && (!isWritten || (!isNew && isClosed));
     this.#end();
     if (this.#response.headersSent) this.#response.destroy();
     if (this.#response.headersSent || this.#response.destroyed)
-      this.#settled.resolve(this.#hasLeft ? 'left' : 'cut');
-    else this.#settled.reject(new UpstreamError(fault, error, this.#hasBegun));
+      this.#settled.resolve(isUnsent ? 'unsent' : this.#hasLeft ? 'left' : 'cut');
+    else this.#settled.reject(new UpstreamError(fault, error, { isUnsent, isWritten, isClosed }));
   }
 
   #faultOf(error: Error): UpstreamFault {

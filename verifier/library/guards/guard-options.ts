@@ -93,15 +93,21 @@ export interface RouteGuardOptions<R = unknown> {
 
 /** The key with which a request passed a guard. */
 export type PassedKey = ValidKey & {
-  /**
-   * Sets what the request costs, in credits, or by the names in `reserve`, such as `{ tokens: 1234 }`; the last call
-   * counts. It is charged when the response ends, and by `onAbort` if the client leaves before; what it does not say costs
-   * what was reserved. Returns false if the
-   * response has ended already, which nothing changes any more. Throws a TypeError unless these are whole numbers, and of
-   * what a guard of the request reserves. Only behind a guard with `reserve`: other guards add no function to the key.
-   */
-  charge(cost: number | Costs): boolean;
+  /** Only behind a guard with `reserve`: other guards add no function to the key. */
+  readonly charge: Charge;
 };
+
+/**
+ * Sets what a request costs, in credits, or by the names in `reserve`, such as `{ tokens: 1234 }`; the last call counts. It is
+ * charged when the response ends, and by `onAbort` if the client leaves before; what it does not say costs what was reserved.
+ * Returns false if the response has ended already, which nothing changes any more. Throws a TypeError unless these are whole
+ * numbers, and of what a guard of the request reserves.
+ */
+export interface Charge {
+  (cost: number | Costs): boolean;
+  /** The same, but adds to what the request costs so far, as for a retry on another model. */
+  add(cost: number | Costs): boolean;
+}
 
 /** Exactly one of `verifier`, `url` and `unixSocket`, and the rules. */
 export interface GuardOptions<R = unknown> extends RouteGuardOptions<R> {

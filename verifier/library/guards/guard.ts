@@ -159,7 +159,12 @@ function guard<R>(
         notePayment(carrier, own);
         if (holds === undefined) return passage as PassedKey;
         const reserve = rules.reserves ? { ...options.hold, onAbort: rules.onAbort } : undefined;
-        return holds.add(verifier, passage, { costs: own.ownCosts(), held: question.reserved, reserve });
+        const passed = holds.add(verifier, passage, {
+          costs: own.ownCosts(),
+          held: question.reserved,
+          reserve,
+        });
+        return holds.isUnsent ? refused(unavailable(incoming), rules, incoming) : passed;
       };
       let verdict: KeyVerdict | undefined;
       try {

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, systemClock, type Timer } from '#shared/process/clock.ts';
 import type { AskedRateLimit, Costs, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
-import { type AbortRule, CREDITS, costsOnAbort } from '../options.ts';
+import { type AbortRule, CREDITS, costsAtEnd, type Ended } from '../options.ts';
 import type { PassedKey } from './guard-options.ts';
 import { checkedCosts } from './rules.ts';
 
@@ -141,12 +141,16 @@ export class RequestHolds {
   /** The names that guards of the request have in `reserve`. */
   readonly #names = new Set<string>();
   #isOver = false;
+  /** True = the response was over before a guard let the request pass, so that the application must not handle it. */
+  readonly isUnsent: boolean;
 
   constructor(ending: Ending, spent: Amounts) {
     this.#spent = spent;
     this.#ending = ending;
-    if (ending.destroyed || ending.stream?.destroyed) this.#isOver = true;
-    else ending.once('close', () => this.#end());
+    const { destroyed, stream, writableEnded, writableFinished } = ending;
+    this.#isOver = Boolean(destroyed || stream?.destroyed);
+    this.isUnsent = this.#isOver && !(stream ? writableEnded : writableFinished);
+    if (!this.#isOver) ending.once('close', () => this.#end());
   }
 
   /**
@@ -178,20 +182,30 @@ export class RequestHolds {
     if (this.#isOver) this.#end();
     for (const { name } of reserve?.ratelimits ?? []) this.#names.add(name);
     if (reserve?.credits !== undefined) this.#names.add(CREDITS);
-    const charge = { value: this.#charge, configurable: true };
+    const charge = { value: Object.assign(this.#charge, { add: this.#addCosts }), configurable: true };
     return (this.#names.size > 0 ? Object.defineProperty(verdict, 'charge', charge) : verdict) as PassedKey;
   }
 
-  readonly #charge = (cost: number | Costs): boolean => {
-    const costs = checkedCosts(cost);
+  readonly #charge = (cost: number | Costs): boolean => this.#say('charge', checkedCosts('charge', cost));
+
+  readonly #addCosts = (cost: number | Costs): boolean => {
+    const added = checkedCosts('charge.add', cost);
+    const sums = Object.entries(added).map(([name, amount]) => [name, (this.#costs[name] ?? 0) + amount]);
+    return this.#say(
+      'charge.add',
+      checkedCosts('charge.add', { ...this.#costs, ...Object.fromEntries(sums) }),
+    );
+  };
+
+  #say(caller: string, costs: Costs): boolean {
     const stray = Object.keys(costs).find((name) => !this.#names.has(name));
     if (stray !== undefined)
       throw new TypeError(
-        `charge: no guard of the request reserves ${stray}, but ${[...this.#names].join(', ')}; add it to reserve`,
+        `${caller}: no guard of the request reserves ${stray}, but ${[...this.#names].join(', ')}; add it to reserve`,
       );
     this.#costs = costs;
     return !this.#isOver;
-  };
+  }
 
   /** Ends the holds. The guards share a cost in their order, and the last that reserved of it takes the rest. */
   #end(): void {
@@ -220,10 +234,10 @@ export class RequestHolds {
   }
 
   #dueCosts(): Costs {
-    if (!hasLeft(this.#ending)) return this.#costs;
+    const ended: Ended = this.isUnsent ? 'unsent' : hasLeft(this.#ending) ? 'left' : 'whole';
     const amounts = new Map(this.#spent);
     for (const { reserved } of this.#parts)
       for (const [name, amount] of reserved) amounts.set(name, (amounts.get(name) ?? 0) + amount);
-    return costsOnAbort(this.#onAbort, this.#costs, amounts);
+    return costsAtEnd(ended, this.#onAbort, this.#costs, amounts);
   }
 }

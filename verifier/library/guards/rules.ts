@@ -373,12 +373,12 @@ export function checkedCredits(name: string, cost: number, verb = 'must return')
   return cost;
 }
 
-/** Checks the costs in a call of `charge`, and returns them by name. */
-export function checkedCosts(cost: number | Costs): Costs {
+/** Checks the costs in a call of `charge` or `charge.add`, and returns them by name. */
+export function checkedCosts(caller: string, cost: number | Costs): Costs {
   const costs = typeof cost === 'number' ? {} : costsIn(cost);
   const amounts = Object.entries(costs);
-  if (amounts.length === 0) return { [CREDITS]: checkedCredits('charge', cost as number, 'takes') };
-  for (const [name, amount] of amounts) checkedCredits(`charge: ${name}`, amount, 'takes');
+  if (amounts.length === 0) return { [CREDITS]: checkedCredits(caller, cost as number, 'takes') };
+  for (const [name, amount] of amounts) checkedCredits(`${caller}: ${name}`, amount, 'takes');
   return costs;
 }
 

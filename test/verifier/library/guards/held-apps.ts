@@ -20,12 +20,13 @@ export const closers: (() => unknown)[] = [];
 type Answer = string | number | ReadableStream<Uint8Array> | Promise<never>;
 
 /**
- * Answers by the path: `/charge/7` costs 7 and `/tokens/7` as many tokens, `/204` has no body, `/stream` goes on after its first part, `/breaks` fails
+ * Answers by the path: `/charge/7` costs 7 and `/tokens/7` as many tokens, `/twice/7` costs 7 and is tried again for 5, `/204` has no body, `/stream` goes on after its first part, `/breaks` fails
  * after it, `/dear` costs 12, `/throws` fails at once, and `/silent` does not answer. The others charge 3 before.
  */
 function act({ charge }: PassedKey, path: string): Answer {
   if (path === '/throws') throw new Error('the handler failed');
-  const [, what, cost] = /^\/(charge|tokens)\/(\d+)$/.exec(path) ?? [];
+  const [, what, cost] = /^\/(charge|tokens|twice)\/(\d+)$/.exec(path) ?? [];
+  if (what === 'twice') return String(charge.add(Number(cost)) && charge.add(5));
   if (cost !== undefined) return String(charge(what === 'tokens' ? { tokens: Number(cost) } : Number(cost)));
   if (path === '/nothing') return 'done';
   charge(path === '/dear' ? 12 : 3);

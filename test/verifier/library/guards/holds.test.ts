@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import express from 'express';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { createClient } from '../../../../verifier/library/client.ts';
 import { createVerifier } from '../../../../verifier/library/create-verifier.ts';
 import { keyfence as expressGuard } from '../../../../verifier/library/guards/express.ts';
@@ -71,6 +72,9 @@ describe.each(Object.keys(FRAMEWORKS))('%s', (name) => {
     // More than was reserved.
     expect(await (await app.fetch('/charge/170', key)).text()).toBe('true');
     await eventually(async () => (await remaining(key, { verifier })) === 600);
+    // Tried again, which adds.
+    expect(await (await app.fetch('/twice/95', key)).text()).toBe('true');
+    await eventually(async () => (await remaining(key, { verifier })) === 500);
     const { key: poor } = await create({ remaining: 99 });
     expect((await app.fetch('/charge/1', poor)).status).toBe(429);
     expect(await (await app.fetch('/charge/1', (await create({})).key)).text()).toBe('true');
@@ -326,11 +330,37 @@ test('charge takes whole numbers only', async () => {
   const { key } = await create({ remaining: 100 });
   const guard = fetchGuard({ verifier: verifiers.inProcess, reserve: 10 });
   const incoming = new Request('http://api/x', { headers: { 'x-api-key': key } });
-  const { apiKey } = await guard.check(incoming, AbortSignal.abort());
+  const ending = new AbortController();
+  const { apiKey } = await guard.check(incoming, ending.signal);
   for (const cost of [-1, 1.5, Number.NaN, '7' as never])
-    expect(() => apiKey?.charge(cost)).toThrow('charge: takes a whole number from 0 to');
+    for (const [name, say] of [
+      ['charge', apiKey?.charge],
+      ['charge.add', apiKey?.charge.add],
+    ] as const) {
+      expect(() => say?.(cost)).toThrow(`${name}: takes a whole number from 0 to`);
+      expect(() => say?.({ credits: cost })).toThrow(`${name}: credits: takes a whole number from 0 to`);
+    }
+  expect(() => apiKey?.charge.add({ tokens: 1 })).toThrow(
+    'charge.add: no guard of the request reserves tokens',
+  );
   expect(() => apiKey?.charge({ credits: -1 })).toThrow('charge: credits: takes a whole number from 0 to');
-  // The response was over, so it cost what was reserved.
+  // Nothing was said, so it costs what was reserved.
+  ending.abort();
   await eventually(async () => (await remaining(key)) === 90);
   expect(JSON.stringify(apiKey)).not.toContain('charge');
+  // The sum may not exceed what a call may say.
+  const later = await guard.check(new Request(incoming), new AbortController().signal);
+  later.apiKey?.charge(CREDITS_MAX);
+  expect(() => later.apiKey?.charge.add(1)).toThrow('charge.add: credits: takes a whole number from 0 to');
+});
+
+test('a client that leaves before the verdict costs nothing, and does not reach the handler', async () => {
+  const { key } = await create({ remaining: 100 });
+  for (const verifier of Object.values(verifiers)) {
+    const guard = fetchGuard({ verifier, apiId: '*', reserve: 10 });
+    const incoming = new Request('http://api/x', { headers: { 'x-api-key': key } });
+    const { apiKey, refusal } = await guard.check(incoming, AbortSignal.abort());
+    expect([apiKey, refusal?.status]).toEqual([undefined, 503]);
+    await eventually(async () => (await remaining(key)) === 100);
+  }
 });
