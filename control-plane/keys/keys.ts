@@ -80,6 +80,12 @@ const DELETION_KEPT_MS = 86_400_000;
 /** Maximum number of secrets made while the API's defaults keep changing; then the caller must try again. */
 const TRIES = 5;
 
+/** The names under which a secret may be stored: of its SHA-256, and of other digests without a pepper. */
+function hashesOf(secret: string): string[] {
+  const others = isWellFormed(secret) ? [] : OTHER_NAMES(secret);
+  return [hashSecret(secret), ...others.map(secretHashFrom)];
+}
+
 interface KeysOptions {
   readonly nodes: RedisNodes;
   readonly writer: DurableWriter;
@@ -210,10 +216,21 @@ export class Keys {
 
   /** The same for a secret, by its SHA-256 or another digest without a pepper, by which it may have been imported. */
   async lookUpSecret(secret: string): Promise<{ apiId: string; keyId: string } | undefined> {
-    const others = isWellFormed(secret) ? [] : OTHER_NAMES(secret);
-    const hashes = [hashSecret(secret), ...others.map(secretHashFrom)];
-    const places = await Promise.all(hashes.map((secretHash) => this.lookUp(secretHash)));
-    return places.find((place) => place !== undefined);
+    return this.#firstOf(hashesOf(secret), (secretHash) => this.lookUp(secretHash));
+  }
+
+  /** The key with this secret that was deleted within a day, and perhaps not everywhere yet. */
+  async lookUpDeleted(secret: string): Promise<{ apiId: string; keyId: string } | undefined> {
+    return this.#firstOf(hashesOf(secret), async (secretHash) => {
+      const note = deletionNote(secretHash);
+      const value = await this.#options.nodes.run(note, (redis) => redis.get(note));
+      return value === null ? undefined : parsePointer(value);
+    });
+  }
+
+  async #firstOf<T>(hashes: readonly string[], find: (secretHash: string) => Promise<T | undefined>) {
+    const found = await Promise.all(hashes.map(find));
+    return found.find((each) => each !== undefined);
   }
 
   /** Tells whether an API was deleted and some of its keys are not swept yet. */
@@ -304,9 +321,11 @@ export class Keys {
       deletePointer({ pointer: secretPointer(secretHash), value: formatPointer(apiId, keyId) }),
       deletePointer({ pointer: idPointer(keyId), value: apiId }),
     ]);
-    const notes = deleted.map(({ keyId }) =>
-      noteDeletion({ note: deletionNote(keyId), value: apiId, kept: DELETION_KEPT_MS }),
-    );
+    const kept = DELETION_KEPT_MS;
+    const notes = deleted.flatMap(({ keyId, secretHash }) => [
+      noteDeletion({ note: deletionNote(keyId), value: apiId, kept }),
+      noteDeletion({ note: deletionNote(secretHash), value: formatPointer(apiId, keyId), kept }),
+    ]);
     // The notes come first, so that a deletion is known at any time.
     await this.#options.writer.sendAll(notes);
     await this.#options.writer.sendAll(pointers);

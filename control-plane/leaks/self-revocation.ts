@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/process/clock.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
@@ -9,7 +9,7 @@ import type { Apis } from '../apis/apis.ts';
 import type { BootstrapKeys } from '../callers/bootstrap-keys.ts';
 import type { RootKeys } from '../callers/root-keys.ts';
 import type { Keys } from '../keys/keys.ts';
-import type { KeyView } from '../records/key-view.ts';
+import type { Key, KeyView } from '../records/key-view.ts';
 import { effectOf } from '../serve/call.ts';
 import { namesOf } from '../serve/errors.ts';
 import type { CallRecorder } from '../serve/ports.ts';
@@ -24,14 +24,21 @@ const BODY_BYTES_MAX = 8192;
 /** Calls of one address at the same time. */
 const PER_ADDRESS = { atOnce: 4, waitingMax: 0 };
 const DISABLED = { enabled: false };
+const OTHER_TYPE = new ApiError(
+  'UNSUPPORTED_MEDIA_TYPE',
+  'Content-Type: must be application/x-www-form-urlencoded; send the form token=<secret>',
+);
 
 interface RevocationParts {
   readonly bootstrapKeys: BootstrapKeys;
   readonly rootKeys: Pick<RootKeys, 'lookUp'>;
-  readonly keys: Pick<Keys, 'lookUpSecret'>;
+  readonly keys: Pick<
+    Keys,
+    'lookUpSecret' | 'lookUpDeleted' | 'deletionOf' | 'isApiDeleted' | 'deletionOfApi'
+  >;
   readonly view: Pick<KeyView, 'get'>;
   readonly apis: Pick<Apis, 'get'>;
-  readonly changeWriter: Pick<ChangeWriter, 'apply' | 'status'>;
+  readonly changeWriter: Pick<ChangeWriter, 'apply' | 'settled'>;
   readonly audit: CallRecorder;
   readonly rates: RateLimits;
   readonly clock: Clock;
@@ -57,17 +64,21 @@ export async function receiveRevocations(app: App, parts: RevocationParts): Prom
       { parseAs: 'string' },
       (_request, body, done) => done(null, { form: body }),
     );
-    const admit = async (request: FastifyRequest, reply: FastifyReply) => {
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(OTHER_TYPE));
+    const options = { bodyLimit: BODY_BYTES_MAX, schema: { hide: true } };
+    scope.post(REVOKE_PATH, options, async (request, reply) => {
+      // Here the body has arrived: slow senders take nobody's turn.
       const turn = turns.take(sourceOf(addressOf(request)));
       if (turn === undefined)
         throw new ApiError('RATE_LIMITED', 'too many revocations at a time from this address');
-      reply.raw.once('close', await turn);
-    };
-    const options = { bodyLimit: BODY_BYTES_MAX, schema: { hide: true }, config: { admit } };
-    scope.post(REVOKE_PATH, options, async (request, reply) => {
-      const { form } = Object(request.body) as { readonly form?: string };
-      const refusal = await revoke(new URLSearchParams(form).getAll('token'), request, parts);
-      return refusal ? reply.code(400).send(refusal) : {};
+      const endTurn = await turn;
+      try {
+        const { form } = Object(request.body) as { readonly form?: string };
+        const refusal = await revoke(new URLSearchParams(form).getAll('token'), request, parts);
+        return refusal ? reply.code(400).send(refusal) : {};
+      } finally {
+        endTurn();
+      }
     });
   });
 }
@@ -86,30 +97,52 @@ async function revoke(
     return refusal('invalid_request', 'token: required once in the form, the secret of a key');
   if (parts.bootstrapKeys.idOf(hashSecret(token)) !== undefined || (await parts.rootKeys.lookUp(token)))
     return refusal('unsupported_token_type', 'token: is a root key; delete it with rootKeys.deleteRootKey');
-  const place = await parts.keys.lookUpSecret(token);
-  const key = place && (await parts.view.get(place.apiId, place.keyId));
-  if (!key) {
+  const place = (await parts.keys.lookUpSecret(token)) ?? (await parts.keys.lookUpDeleted(token));
+  if (!place) {
     // It is not valid, which is all that the caller asked for; but whoever guesses is counted.
     await parts.rates.countFailure(request);
     return undefined;
   }
-  const { apiId, keyId, sequence } = key;
-  if ((await parts.apis.get(apiId))?.selfRevocation !== true)
+  const key = await parts.view.get(place.apiId, place.keyId);
+  if (key && (await parts.apis.get(place.apiId))?.selfRevocation !== true)
     return refusal(
       'unsupported_token_type',
       'token: holders may not revoke the keys of this API; ask its owner',
     );
-  const state =
-    key.enabled === false
-      ? await parts.changeWriter.status(apiId, keyId, sequence, true)
-      : await disable({ apiId, keyId }, request, parts);
-  if (state && state.state !== 'complete')
-    throw unavailable('the key is disabled, but not everywhere yet; send it again to wait for it');
+  const end = key ? await disabled(key, request, parts) : await deleted(place, parts);
+  if (end && end.state !== 'complete')
+    throw unavailable('the key has ended, but not everywhere yet; send it again to wait for it');
+  if (end?.overtakenBy !== undefined)
+    throw unavailable(`change ${end.overtakenBy} enabled the key again meanwhile; send it again`);
   return undefined;
 }
 
+interface Place {
+  readonly apiId: string;
+  readonly keyId: string;
+}
+
+/** The end of a key that is there: waits for the change that disabled it, or disables it. */
+const disabled = (
+  { apiId, keyId, enabled, sequence }: Key,
+  request: FastifyRequest,
+  parts: RevocationParts,
+) =>
+  enabled === false
+    ? parts.changeWriter.settled(apiId, keyId, sequence, true)
+    : disable({ apiId, keyId }, request, parts);
+
+/**
+ * The end of a key that was deleted, itself or with its API; undefined = the log no longer reaches back to that, so every
+ * verifier with a lease has applied it.
+ */
+async function deleted({ apiId, keyId }: Place, { keys, changeWriter }: RevocationParts) {
+  if (await keys.isApiDeleted(apiId)) return changeWriter.settled(apiId, '', await keys.deletionOfApi(apiId));
+  return changeWriter.settled(apiId, keyId, await keys.deletionOf(apiId, keyId));
+}
+
 async function disable(
-  on: { readonly apiId: string; readonly keyId: string },
+  on: Place,
   request: FastifyRequest,
   { changeWriter, audit, clock, onRevoked }: RevocationParts,
 ) {

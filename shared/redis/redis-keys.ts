@@ -110,8 +110,11 @@ export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}
 /** String `<apiId>`: the pointer from a key's id to its API. It never changes. */
 export const idPointer = (keyId: string): string => `kf:i:${keyId}`;
 
-/** String `<apiId>`, for a day: the API of a deleted key, whose change log has the deletion. */
-export const deletionNote = (keyId: string): string => `kf:d:${keyId}`;
+/**
+ * String, for a day: of a deleted key's id `<apiId>`, whose change log has the deletion; of the hash of its secret
+ * `<apiId> <keyId>`.
+ */
+export const deletionNote = (keyIdOrHash: string): string => `kf:d:${keyIdOrHash}`;
 
 /** Sorted set, scores 0: the ids of all APIs. */
 export const apiList = 'kf:{!apis}:ids';

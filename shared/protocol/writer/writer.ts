@@ -125,6 +125,8 @@ interface WriterOptions {
 const APART: readonly string[] = [KEY_FIELDS.meta.letter];
 const LAGGARDS_NAMED_MAX = 100;
 const LAG_PERIOD_MS = 50;
+/** Pauses between two looks at a change that another call wrote. */
+const [SETTLED_FIRST_MS, SETTLED_MAX_MS] = [10, 500];
 const REWRITE_FIRST_MS = 50;
 const REWRITE_MAX_MS = 2000;
 const REWRITE_ATTEMPTS_MAX = 50;
@@ -281,6 +283,18 @@ export class ChangeWriter {
       waitedMs: 0,
       laggards: logStatus.names,
     };
+  }
+
+  /** The status of a change once it is complete, or after FENCE_WAIT_MS as it is then. Takes and rejects as `status` does. */
+  async settled(...change: Parameters<ChangeWriter['status']>): Promise<ChangeStatus | undefined> {
+    const { clock, limits } = this.#options;
+    const endsAtMs = clock.monotonicMs() + limits.fenceWaitMs;
+    for (let pauseMs = SETTLED_FIRST_MS; ; pauseMs = Math.min(2 * pauseMs, SETTLED_MAX_MS)) {
+      const status = await this.status(...change);
+      const isOver = clock.monotonicMs() >= endsAtMs || this.#stop.signal.aborted;
+      if (status?.state !== 'pending' || isOver) return status;
+      await pause(clock, pauseMs, this.#stop.signal);
+    }
   }
 
   /**

@@ -1,25 +1,31 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { promisify } from 'node:util';
 import * as client from 'openid-client';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 const run = promisify(execFile);
 let fleet: Fleet;
+/** Its calls wait for a tenth of a second. */
+let hasty: Fleet;
 beforeAll(async () => {
+  hasty = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '2000', FENCE_WAIT_MS: '100' } });
   fleet = await Fleet.start({ verifiers: 2 });
   await fleet.ok('apis.createApi', { apiId: 'shop', name: 'Shop', selfRevocation: true });
 });
-afterAll(() => fleet.stop());
+afterAll(() => Promise.all([fleet.stop(), hasty.stop()]));
 
-const place = () => `${fleet.controlPlanes[0]?.address}/oauth2/revoke`;
-const send = (body: string, headers: Record<string, string> = {}) =>
-  fleet.send(place(), {
+const place = (of = fleet) => `${of.controlPlanes[0]?.address}/oauth2/revoke`;
+const send = (body: string, headers: Record<string, string> = {}, to = fleet) =>
+  to.send(place(to), {
     ...{ method: 'POST', body },
     headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers },
   });
-const revoke = (token: string) => send(new URLSearchParams({ token }).toString());
+const revoke = (token: string, at = fleet) => send(new URLSearchParams({ token }).toString(), {}, at);
 const createKey = (apiId = 'shop'): Promise<{ key: string; keyId: string }> =>
   fleet.ok('keys.createKey', { apiId });
 
@@ -77,7 +83,10 @@ test('a root key is not revoked, and says so', async () => {
 test('what is no form with one token is refused', async () => {
   for (const body of ['', 'token=', 'token=a&token=b', 'tokens=a', 'token=a%20b'])
     expect(await send(body)).toMatchObject({ status: 400, body: { error: 'invalid_request' } });
-  expect((await send('{}', { 'content-type': 'application/json' })).status).toBe(415);
+  for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x'])
+    expect(await send('{}', { 'content-type': type })).toMatchObject({
+      ...{ status: 415, body: { error: { message: expect.stringContaining('x-www-form-urlencoded') } } },
+    });
   expect((await send(`token=${'x'.repeat(9000)}`)).status).toBe(413);
 });
 
@@ -85,4 +94,47 @@ test('unknown keys get 200, and who guesses is stopped', async () => {
   const guesses = await Promise.all(Array.from({ length: 120 }, (_, i) => revoke(`guess_${i}`)));
   const statuses = new Set(guesses.map(({ status }) => status));
   expect([...statuses].sort()).toEqual([200, 429]);
+});
+
+describe('while a verifier has not confirmed the end of a key', () => {
+  const ends: readonly [name: string, end: (keyId: string, apiId: string) => Promise<unknown>][] = [
+    ['disable', (keyId) => hasty.ok('keys.updateKey', { keyId, enabled: false, waitMs: 0 })],
+    ['deletion', (keyId) => hasty.ok('keys.deleteKey', { keyId, waitMs: 0 })],
+    ['deletion with its API', (_, apiId) => hasty.ok('apis.deleteApi', { apiId, waitMs: 0 })],
+  ];
+  test.each(ends)('a revocation waits, and is answered 503 rather than 200: %s', async (name, end) => {
+    const apiId = `late-${name.replaceAll(' ', '-')}`;
+    await hasty.ok('apis.createApi', { apiId, name: apiId, selfRevocation: true });
+    const { key, keyId } = await hasty.ok('keys.createKey', { apiId });
+    // Registered, and confirms nothing.
+    const { members } = apiKeys(apiId);
+    await hasty.client.zadd(members, 0, '9.stuck');
+    const isStuck = async () => Number((await hasty.client.zscore(members, '9.stuck')) ?? -1) >= 0;
+    await end(keyId, apiId);
+    const send = () => revoke(key, hasty);
+    expect((await send()).status).toBe(503);
+    await hasty.until(async () => {
+      const wasStuck = await isStuck();
+      const { status } = await send();
+      if (status === 503) return false;
+      expect(status).toBe(200);
+      expect(wasStuck && (await isStuck())).toBe(false);
+      return true;
+    });
+  });
+});
+
+test("slow senders take nobody's turn", async () => {
+  const { hostname, port } = new URL(place());
+  const head =
+    'POST /oauth2/revoke HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-www-form-urlencoded\r\n';
+  const slow = Array.from({ length: 20 }, () => connect(Number(port), hostname));
+  try {
+    await Promise.all(slow.map((socket) => once(socket, 'connect')));
+    for (const socket of slow) socket.write(`${head}content-length: 100\r\n\r\ntoken=`);
+    const { key } = await createKey();
+    expect((await revoke(key)).status).toBe(200);
+  } finally {
+    for (const socket of slow) socket.destroy();
+  }
 });
