@@ -10,7 +10,7 @@ import type { KeyVerifier } from '../../verifier/library/key-verifier.ts';
 /** The function of the page. */
 async function toolPermissions(): Promise<(request: Request) => { and: string[] } | undefined> {
   const page = readFileSync(new URL('../../verifier/library/mcp.md', import.meta.url), 'utf8');
-  const [, code = ''] = /```ts\n(export function toolPermissions[\s\S]*?)```/.exec(page) ?? [];
+  const [, code = ''] = /```ts\n([^`]*?export function toolPermissions[\s\S]*?)\n```/.exec(page) ?? [];
   const module = `data:text/javascript,${encodeURIComponent(stripTypeScriptTypes(code))}`;
   return (await import(/* @vite-ignore */ module)).toolPermissions;
 }

@@ -58,6 +58,29 @@ test('a call without a name that can be permitted fails', async () => {
     expect((await post(call(name), 'reader')).status, String(name)).toBeGreaterThanOrEqual(400);
 });
 
+test('no call passes whose body the guard did not see, whatever its content type', async () => {
+  const sent = (type: string | undefined, body: string) =>
+    fetch(url, {
+      method: 'POST',
+      headers: {
+        ...{ accept: 'application/json, text/event-stream', authorization: 'Bearer reader' },
+        ...(type === undefined ? {} : { 'content-type': type }),
+      },
+      body,
+    });
+  const types = ['application/json', 'APPLICATION/JSON;charset=UTF-8', 'text/plain, application/json'];
+  types.push('application/vnd.api+json', 'application/json-rpc; application/json', 'text/plain', 'image/png');
+  types.push('multipart/form-data; boundary=application/json', 'application/json;charset=utf-16', 'a/b');
+  for (const type of [undefined, ...types])
+    for (const message of [call('orders.delete'), [call('orders.delete')]]) {
+      const answer = await sent(type, JSON.stringify(message));
+      expect(await answer.text(), type).not.toContain('orders.delete for');
+      expect(answer.status, type).toBeGreaterThanOrEqual(400);
+    }
+  for (const message of [null, 1, 'text', [], [null], {}, { jsonrpc: '2.0' }, [[call('orders.delete')]]])
+    expect((await post(message, 'reader')).status, JSON.stringify(message)).toBeGreaterThanOrEqual(400);
+});
+
 test('a 401 names the metadata of the resource', async () => {
   for (const key of [undefined, 'bad', 'unknown']) {
     const { status, headers } = await post(call('orders.list'), key);

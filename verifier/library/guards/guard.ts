@@ -28,6 +28,7 @@ import { type Ending, RequestHolds } from './request-holds.ts';
 import {
   checkedCredits,
   checkedList,
+  checkedNow,
   checkedReserve,
   DEFAULT_RULES,
   holdOf,
@@ -190,7 +191,7 @@ function optionsOf<R>(rules: Rules<R>, { request, ending }: IncomingRequest<R>):
   if (reserves && ending === undefined)
     throw new Error('check: needs the signal of the request where `reserve` is set');
   if (!(costOf || reserveOf || tagsOf || ratelimitsOf || permissionsOf)) return questionOptions;
-  const permissions = permissionsOf?.(request);
+  const permissions = permissionsOf && checkedNow('permissions', permissionsOf(request));
   return optionsAsked({
     ...questionOptions,
     ...(costOf && { remaining: { cost: checkedCredits('cost', costOf(request)) } }),
@@ -211,7 +212,14 @@ function questionOf<R>(
   // The application's own function is called now, so that its errors are left to the framework.
   const isHeld = ending !== undefined;
   return ownClientIpOf
-    ? new RequestQuestion(options, ownClientIpOf(request), asItIs, rawHeaders, originOf, isHeld)
+    ? new RequestQuestion(
+        options,
+        checkedNow('clientIp', ownClientIpOf(request)),
+        asItIs,
+        rawHeaders,
+        originOf,
+        isHeld,
+      )
     : new RequestQuestion(options, request, clientIpOf, rawHeaders, originOf, isHeld);
 }
 

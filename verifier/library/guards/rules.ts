@@ -382,6 +382,13 @@ export function checkedCosts(caller: string, cost: number | Costs): Costs {
   return costs;
 }
 
+/** Checks what the application's function for an option returned: a promise that rejects would end the process. */
+export function checkedNow<T>(name: string, value: T): T {
+  if (typeof (value as { then?: unknown } | undefined)?.then !== 'function') return value;
+  void Promise.resolve<unknown>(value).catch(() => undefined);
+  throw new TypeError(`${name}: must not return a promise`);
+}
+
 /** Checks the result of the application's function for an option that is a list. */
 export function checkedList<T>(name: string, list: readonly T[]): readonly T[] {
   if (!Array.isArray(list)) {

@@ -153,6 +153,16 @@ describe.each(names)('%s', (name) => {
     await fleet.until(async () => (await succeeded('apis.getVerifications', { apiId: 'shop', tag })) === 2);
   });
 
+  test('no handler runs where a function of the application returns a promise that rejects', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', allowedIps: ['127.0.0.1', '::1'] });
+    const late = () => Promise.reject(new Error('late'));
+    for (const wrong of ['permissions', 'tags', 'ratelimits', 'cost', 'clientIp']) {
+      const app = await open(name, { [wrong]: late } as object);
+      expect((await get(`${app.address}/orders`, bearer(key))).status, wrong).toBe(500);
+      expect(app.handled()).toBe(0);
+    }
+  });
+
   test('checks the lists of a request like all others', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     for (const wrong of [{ tags: () => 'a' }, { tags: () => [''] }, { ratelimits: () => [{ cost: 1 }] }]) {
