@@ -62,6 +62,7 @@ export async function exchange(
   input: object,
 ): Promise<unknown> {
   const mayChange = kind === 'change';
+  refuseUnsendable(input);
   const url = new URL(route.base);
   url.pathname = `${url.pathname.replace(/\/+$/, '')}/v1/${name}`;
   const { signal } = route;
@@ -77,6 +78,25 @@ export async function exchange(
   } catch (error) {
     throw error instanceof AdminError ? error : unreachable(url, error, mayChange);
   }
+}
+
+/**
+ * Throws BAD_REQUEST for a value that JSON would write as another: `null`, which removes a field, in place of NaN, an infinite
+ * number, an invalid date or what is no data.
+ */
+function refuseUnsendable(value: unknown, path = ''): void {
+  const { toJSON } = Object(value) as { readonly toJSON?: unknown };
+  const isList = Array.isArray(value);
+  if (typeof value === 'object' && value !== null && typeof toJSON !== 'function') {
+    for (const [name, part] of Object.entries(value))
+      if (part !== undefined || isList) refuseUnsendable(part, path === '' ? name : `${path}.${name}`);
+    return;
+  }
+  if (value === null || (typeof value !== 'bigint' && JSON.stringify([value]) !== '[null]')) return;
+  const rule = `must be a finite number, a text, true, false or null, not ${String(value)}`;
+  throw new AdminError('BAD_REQUEST', `${path}: ${rule}; nothing was sent`, {
+    details: [{ field: path, rule }],
+  });
 }
 
 interface ErrorBody {

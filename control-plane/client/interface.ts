@@ -436,7 +436,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** See how far a change has come. */
   'keys.getPropagation': {
@@ -448,7 +448,7 @@ export interface Operations {
       /** The `sequence` in the response to the change. */
       readonly sequence: number;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Change a key's credits. */
   'keys.updateRemaining': {
@@ -697,6 +697,8 @@ export interface Operations {
       readonly propagation?: Propagation;
       /** Cursor for the identity's next keys; absent if there are none. */
       readonly cursor?: string;
+      /** Only if the call removed something: the fields that were null in it, such as `expires`. */
+      readonly removed?: readonly (string)[];
     };
   };
   /** Delete many keys for good. */
@@ -803,7 +805,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Add roles to a key. */
   'keys.addRoles': {
@@ -863,7 +865,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Create an API. */
   'apis.createApi': {
@@ -930,6 +932,8 @@ export interface Operations {
       readonly apiId: string;
       /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
       readonly sequence: number;
+      /** Only if the call removed something: the fields that were null in it, such as `expires`. */
+      readonly removed?: readonly (string)[];
     };
   };
   /** Show an API. */
@@ -964,7 +968,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** See how often keys of an API were verified. */
   'apis.getVerifications': {
@@ -1386,7 +1390,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Set all limits of a role. */
   'permissions.setRoleLimits': {
@@ -1428,7 +1432,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Delete a role. */
   'permissions.deleteRole': {
@@ -1438,7 +1442,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** See how far a role's change has come. */
   'permissions.getRolePropagation': {
@@ -1448,7 +1452,7 @@ export interface Operations {
       /** The `sequence` in the response to the change. */
       readonly sequence: number;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Add a permission to the catalogue. */
   'permissions.createPermission': {
@@ -1507,7 +1511,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Create an identity. */
   'identities.createIdentity': {
@@ -1793,6 +1797,8 @@ export interface Operations {
       /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
       readonly driftedAt?: number;
       readonly propagation: Propagation;
+      /** Only if the call removed something: the fields that were null in it, such as `expires`. */
+      readonly removed?: readonly (string)[];
     };
   };
   /** Change an identity's credits. */
@@ -1820,7 +1826,7 @@ export interface Operations {
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** See how far an identity's change has come. */
   'identities.getIdentityPropagation': {
@@ -1830,7 +1836,7 @@ export interface Operations {
       /** The `sequence` in the response to the change. */
       readonly sequence: number;
     };
-    output: UpdateKeyOutput;
+    output: DeleteKeyOutput;
   };
   /** Create a root key. */
   'rootKeys.createRootKey': {
@@ -2093,7 +2099,46 @@ export interface Operations {
       readonly enabled?: boolean | undefined;
       readonly managedBy?: string | null | undefined;
     };
-    output: UpdateEndpointOutput;
+    output: {
+      /** The id of the endpoint. */
+      readonly endpointId: string;
+      readonly url: string;
+      readonly name?: string;
+      readonly events: readonly (string)[];
+      readonly apiIds?: readonly (string)[];
+      /** false: nothing is sent or queued; what was queued waits. */
+      readonly enabled: boolean;
+      /** When it was disabled because it answered 410 Gone, Unix milliseconds. */
+      readonly goneAt?: number;
+      /** When it was created, Unix milliseconds. */
+      readonly createdAt: number;
+      /** When it was last changed, Unix milliseconds. */
+      readonly updatedAt?: number;
+      /** When the former signing secret ends, if it still signs, Unix milliseconds. */
+      readonly formerSecretEndsAt?: number;
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
+      /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+      readonly driftedAt?: number;
+      /** failing: many attempts failed one after the other, so only one event is tried at a time, at most every 5 minutes. */
+      readonly state: 'active' | 'failing' | 'disabled';
+      /** Number of events that wait for delivery. */
+      readonly waiting: number;
+      /** When the oldest of them was queued, Unix milliseconds. */
+      readonly oldestAt?: number;
+      /** Number of failed attempts since the last success. */
+      readonly failures: number;
+      /** When the next attempt is due, if the endpoint is failing, Unix milliseconds. */
+      readonly pausedUntil?: number;
+      /** Number of events lost because WEBHOOK_QUEUE_MAX events waited already. */
+      readonly dropped: number;
+      /** Number of events given up after three days; redeliver sends one again. */
+      readonly dead: number;
+      /** Number of events that it did not get because it had answered 410 Gone. */
+      readonly passed: number;
+      /** Only if the call removed something: the fields that were null in it, such as `expires`. */
+      readonly removed?: readonly (string)[];
+    };
   };
   /** Show a webhook endpoint and its queue. */
   'webhooks.getEndpoint': {
@@ -2101,7 +2146,7 @@ export interface Operations {
       /** An endpoint's id, as createEndpoint returned it. */
       readonly endpointId: string;
     };
-    output: UpdateEndpointOutput;
+    output: GetEndpointOutput;
   };
   /** List webhook endpoints. */
   'webhooks.listEndpoints': {
@@ -2110,7 +2155,7 @@ export interface Operations {
       readonly managedBy?: string | undefined;
     };
     output: {
-      readonly endpoints: readonly (UpdateEndpointOutput)[];
+      readonly endpoints: readonly (GetEndpointOutput)[];
     };
   };
   /** Delete a webhook endpoint. */
@@ -2416,6 +2461,8 @@ interface Propagation {
 
 interface UpdateKeyOutput {
   readonly propagation: Propagation;
+  /** Only if the call removed something: the fields that were null in it, such as `expires`. */
+  readonly removed?: readonly (string)[];
 }
 
 interface Anchor2 {
@@ -2509,6 +2556,10 @@ interface Credits {
   readonly held: number;
   /** Uses count for this key alone, or for all keys of its identity together. */
   readonly sharedBy: 'key' | 'identity';
+}
+
+interface DeleteKeyOutput {
+  readonly propagation: Propagation;
 }
 
 interface UpdateRemainingOutput {
@@ -2749,7 +2800,7 @@ interface Person {
   readonly email?: string;
 }
 
-interface UpdateEndpointOutput {
+interface GetEndpointOutput {
   /** The id of the endpoint. */
   readonly endpointId: string;
   readonly url: string;

@@ -229,8 +229,8 @@ export class Keys {
   }
 
   async #firstOf<T>(hashes: readonly string[], find: (secretHash: string) => Promise<T | undefined>) {
-    const found = await Promise.all(hashes.map(find));
-    return found.find((each) => each !== undefined);
+    const results = await Promise.all(hashes.map(find));
+    return results.find((each) => each !== undefined);
   }
 
   /** Tells whether an API was deleted and some of its keys are not swept yet. */

@@ -1,7 +1,8 @@
-import type { Static, TSchema } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import type { ApiAction, RootAction } from '../callers/root-permissions.ts';
 import type { OperationEvent } from '../schema/event-types.ts';
+import { List } from '../schema/primitives.ts';
 import type { Call, IdNames } from './call.ts';
 
 /**
@@ -67,15 +68,63 @@ export interface Operation<
   handle(call: Call<Static<Request>>, needs: Needs): Promise<Static<Response>>;
 }
 
-/** Returns the operation unchanged, with the types of its schemas. */
-export const operation = <
+/**
+ * Returns the operation with the types of its schemas. A change whose fields can be removed by null answers which it removed:
+ * a client that lost a value on its way, such as NaN, which JSON writes as null, can see it.
+ */
+export function operation<
   const Name extends string,
   Request extends TSchema,
   Response extends TSchema,
   Needs,
->(
-  definition: Operation<Name, Request, Response, Needs>,
-) => definition;
+>(definition: Operation<Name, Request, Response, Needs>): Operation<Name, Request, Response, Needs> {
+  const { kind, adds, request, response } = definition;
+  const canRemove = kind === 'change' && !adds && hasRemovable(request);
+  const { properties } = response as { readonly properties?: Record<string, TSchema> };
+  if (!canRemove || !properties) return definition;
+  return {
+    ...definition,
+    response: { ...response, properties: { ...properties, removed: Removed } },
+    async handle(call, needs) {
+      const answer = await definition.handle(call, needs);
+      const removed = removedIn(request, call.request);
+      if (removed.length > 0) Object.assign(answer as object, { removed });
+      return answer;
+    },
+  };
+}
+
+const Removed = Type.Optional(
+  List(Type.String(), {
+    description: 'Only if the call removed something: the fields that were null in it, such as `expires`.',
+  }),
+);
+
+interface Fields extends TSchema {
+  readonly type?: string;
+  readonly anyOf?: readonly Fields[];
+  readonly properties?: Readonly<Record<string, Fields>>;
+}
+
+/** The forms that a value may have, and null among them. */
+const formsOf = (schema: Fields): readonly Fields[] => schema.anyOf ?? [schema];
+const isRemovable = (schema: Fields) => formsOf(schema).some(({ type }) => type === 'null');
+
+function hasRemovable(schema: Fields): boolean {
+  const fields = formsOf(schema).flatMap(({ properties = {} }) => Object.values(properties));
+  return fields.some((field) => isRemovable(field) || hasRemovable(field));
+}
+
+/** Returns the paths of fields that are null in a request and may be. */
+function removedIn(schema: Fields, request: unknown, path = ''): string[] {
+  return formsOf(schema).flatMap(({ properties = {} }) =>
+    Object.entries(properties).flatMap(([name, field]) => {
+      const value: unknown = Object(request)[name];
+      if (value === null) return isRemovable(field) ? [path + name] : [];
+      return typeof value === 'object' ? removedIn(field, value, `${path}${name}.`) : [];
+    }),
+  );
+}
 
 /** The needs of operations together: all that each of them names. */
 export type NeedsOf<Operations extends readonly Operation[]> = (

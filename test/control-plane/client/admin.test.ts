@@ -1,7 +1,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { AdminError, createAdmin } from '../../../control-plane/client/admin.ts';
+import { AdminError, createAdmin, type OperationName } from '../../../control-plane/client/admin.ts';
 import { OPERATION_KINDS } from '../../../control-plane/client/interface.ts';
 import { digestOf, makeSecret } from '../../../control-plane/client/own-secret.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
@@ -130,6 +130,34 @@ describe('a failure says if anything changed', () => {
     controller.abort();
     expect(await call).toMatchObject({ code: 'UNREACHABLE' });
   });
+});
+
+test('no operation sends what JSON would write as null', async () => {
+  let sent = 0;
+  const own = createAdmin({
+    url: 'http://127.0.0.1:1',
+    fetch: async () => {
+      sent++;
+      return Response.json({});
+    },
+  });
+  const late = { toJSON: () => null };
+  const wrong = [Number.NaN, Infinity, -Infinity, new Date(Number.NaN), () => 1, Symbol('a'), 1n, late];
+  for (const name of Object.keys(OPERATION_KINDS) as OperationName[])
+    for (const value of wrong)
+      for (const [field, input] of [
+        ['expires', { expires: value }],
+        ['refill.amount', { refill: { amount: value } }],
+        ['ratelimits.0.limit', { ratelimits: [{ limit: value }] }],
+      ] as const) {
+        const error = await own.call(name, input as never).catch((reason: unknown) => reason);
+        expect(error).toMatchObject({ code: 'BAD_REQUEST', mayHaveChanged: false, details: [{ field }] });
+      }
+  await expect(own.call('keys.updateKeys', { keyIds: [undefined] } as never)).rejects.toThrow('keyIds.0');
+  expect(sent).toBe(0);
+  for (const value of [null, 0, -0, 1e300, '', false, undefined, new Date(0), {}, []])
+    await own.call('keys.updateKey', { keyId: 'key_1', expires: value } as never);
+  expect(sent).toBe(10);
 });
 
 test('a redirect is not followed, whoever asks', async () => {
