@@ -20,7 +20,7 @@ export const httpSettings = {
   FAST_LANE: flag(true).help(
     "If true, the verifier answers common requests without Node's HTTP server, at half the cost",
   ),
-  KEEP_ALIVE_TIMEOUT_MS: integer(1000, 600_000, 'ms', 90_000).help(
+  KEEP_ALIVE_TIMEOUT_MS: integer(1000, 3_600_000, 'ms', 90_000).help(
     'Time after which the verifier closes an idle connection. Set it longer than that of your gateway',
   ),
   CONNECTIONS_MAX: integer(1, 100_000, 'connections', 10_000).help(

@@ -128,6 +128,7 @@ class SidecarClient implements KeyVerifier {
   readonly #pool: Pool;
   readonly #path: string;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #hasSocket: boolean;
   readonly #timeoutMs: number;
   readonly #inFlightMax: number;
   readonly #clock: Clock;
@@ -139,6 +140,7 @@ class SidecarClient implements KeyVerifier {
 
   constructor(config: ReturnType<typeof configFrom<typeof clientSettings>>, clock: Clock) {
     const { URL: url, UNIX_SOCKET: socketPath, TIMEOUT_MS: timeoutMs } = config;
+    this.#hasSocket = socketPath !== '';
     this.#timeoutMs = timeoutMs;
     this.#inFlightMax = config.REQUESTS_IN_FLIGHT_MAX;
     this.#clock = clock;
@@ -241,7 +243,9 @@ class SidecarClient implements KeyVerifier {
           .then(onLate)
           .catch(() => undefined);
       const fault =
-        error instanceof VerifierError ? error : outage(`the sidecar is out of reach: ${codeOf(error)}`);
+        error instanceof VerifierError
+          ? error
+          : outage(`the sidecar is out of reach: ${codeOf(error)}${this.#hintFor(error)}`);
       this.#setLive(false, fault.message);
       throw fault;
     } finally {
@@ -264,6 +268,13 @@ class SidecarClient implements KeyVerifier {
 
   on<E extends keyof VerifierEvents>(event: E, listener: (event: VerifierEvents[E]) => void): () => void {
     return this.#listeners.on(event, listener);
+  }
+
+  /** A sidecar that starts again makes its socket anew; a mount of the file itself still leads to the old one. */
+  #hintFor(error: unknown): string {
+    return this.#hasSocket && codeOf(error) === 'ECONNREFUSED'
+      ? '; if the sidecar runs, mount the folder of the socket, not its file'
+      : '';
   }
 
   /**

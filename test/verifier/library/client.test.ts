@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -44,6 +45,17 @@ afterAll(async () => {
 
 const refusal = (code: string, message = /./) =>
   expect.objectContaining({ constructor: VerifierError, code, message: expect.stringMatching(message) });
+
+test('a socket whose server is gone says to mount its folder', async () => {
+  const socket = join(fleet.directory, 'gone.sock');
+  // As a mount of the file keeps the inode of a sidecar that has restarted.
+  const code = `require('net').createServer().listen(${JSON.stringify(socket)}, () => process.kill(process.pid, 'SIGKILL'))`;
+  spawnSync(process.execPath, ['-e', code]);
+  const message = /ECONNREFUSED; if the sidecar runs, mount the folder of the socket, not its file/;
+  await expect(open({ unixSocket: socket }).verify(KEY)).rejects.toEqual(
+    refusal('SERVICE_UNAVAILABLE', message),
+  );
+});
 
 test('HTTP and socket have the same verdicts', async () => {
   const { key, keyId } = await fleet.ok('keys.createKey', {
