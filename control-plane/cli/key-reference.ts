@@ -51,16 +51,32 @@ async function keysCalled(client: Client, text: string): Promise<readonly Key[]>
   return keys;
 }
 
-/** The id of an API that is given by its id, or by a name that is no id and that no other has. */
+/**
+ * The id of an API that is given by its id, or by a name that no other has. A text that is neither, but could be an id, is
+ * returned as it is: a call may create that API.
+ */
 export async function apiIdOf(client: Client, reference: string): Promise<string> {
-  if (API_ID.test(reference)) return reference;
   const call: Client['call'] = (...request) => client.call(...request);
+  const mayBeId = API_ID.test(reference);
+  if (mayBeId && (await isApi(call, reference))) return reference;
   const ids: string[] = [];
   for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis'))
     ids.push(...items.flatMap(({ id, name }) => (name === reference ? [id] : [])));
   const label = printable(reference);
   if (ids.length > 1)
     throw new CliError('USAGE', `several APIs have the name ${label}; give an id: ${ids.join(', ')}`);
-  if (ids[0] === undefined) throw new CliError('NO', `there is no API ${label}`, { code: 'NOT_FOUND' });
-  return ids[0];
+  const [id = mayBeId ? reference : undefined] = ids;
+  if (id === undefined) throw new CliError('NO', `there is no API ${label}`, { code: 'NOT_FOUND' });
+  return id;
+}
+
+/** Tells whether an API has this id. Where the root key may not read it, what it may is decided by the call itself. */
+async function isApi(call: Client['call'], apiId: string): Promise<boolean> {
+  try {
+    await call('apis.getApi', { apiId });
+    return true;
+  } catch (error) {
+    if (error instanceof CliError) return error.code !== 'NOT_FOUND';
+    throw error;
+  }
 }

@@ -9,5 +9,6 @@ if redis.call('HGET', mark, 'r') ~= run then return end
 if outcome == 'done' then redis.call('HSET', mark, 'a', answer)
 elseif outcome == 'nothing' then
   redis.call('DEL', mark)
-  if tonumber(redis.call('GET', count) or 0) > 0 then redis.call('DECR', count) end
+  local calls = tonumber(redis.call('GET', count) or 0)
+  if calls > 0 then redis.call('SET', count, string.format('%.0f', calls - 1), 'KEEPTTL') end
 else redis.call('HSET', mark, 'u', '0') end

@@ -5,6 +5,7 @@ import type { Key } from '../answers.ts';
 import { type Client, callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
+import { apiIdOf } from '../key-reference.ts';
 import { pages } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { count, json } from '../terminal/output.ts';
@@ -30,8 +31,9 @@ export function exportCommand(program: Command, session: Session): void {
  * Runs `keyfence keys export`: writes every key of an API in order of creation, one JSON object per line,
  * page by page. An export into a file continues after an interruption, and contains each key once.
  */
-async function exportKeys(session: Session, apiId: string, output?: string): Promise<void> {
+async function exportKeys(session: Session, api: string, output?: string): Promise<void> {
   const client = await session.controlPlane();
+  const apiId = await apiIdOf(client, api);
   const checkpoint =
     output === undefined
       ? undefined

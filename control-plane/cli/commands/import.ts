@@ -13,6 +13,7 @@ import {
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
+import { apiIdOf } from '../key-reference.ts';
 import { type InputLine, LINE_BYTES_MAX, readLines } from '../read-lines.ts';
 import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
@@ -62,9 +63,10 @@ export function importCommand(program: Command, session: Session): void {
  * interruption. Every line up to the checkpoint is done; later lines that were sent are sent again, and their
  * keys exist by then. Standard input cannot be read twice, so it has no checkpoint.
  */
-async function importKeys(session: Session, apiId: string, file: string, progressFile?: string) {
+async function importKeys(session: Session, api: string, file: string, progressFile?: string) {
   const source = file === '-' ? undefined : await openFile(file);
   const client = await session.controlPlane();
+  const apiId = await apiIdOf(client, api);
   const checkpoint =
     source &&
     new Checkpoint<ImportProgress>(progressFile ?? `${file}.progress`, ['import', apiId, client.base.href]);

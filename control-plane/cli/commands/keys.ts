@@ -12,7 +12,7 @@ import { names, whole } from '../arguments.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, WEB_HELP } from '../from-operations.ts';
-import { keyIdOf } from '../key-reference.ts';
+import { apiIdOf, keyIdOf } from '../key-reference.ts';
 import type { Session } from '../session.ts';
 import { openPage } from '../terminal/browser.ts';
 import { columns, list, table } from '../terminal/output.ts';
@@ -70,7 +70,8 @@ export function apiUsageCommand(program: Command, session: Session): void {
     .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
     .option('--by-tag', 'by tag, over all days whose counts are kept')
     .option('--web', WEB_HELP)
-    .action((apiId: string, { hourly, minutes, tag, byTag, web }) => {
+    .action(async (api: string, { hourly, minutes, tag, byTag, web }) => {
+      const apiId = await apiIdOf(await session.controlPlane(), api);
       if (web) return openPage(session, `apis/${encodeURIComponent(apiId)}?tab=traffic`);
       const granularity: Granularity = minutes ? 'minute' : hourly ? 'hour' : 'day';
       const query = { apiId, tag, granularity };
@@ -157,7 +158,11 @@ export function questionCommands(program: Command, session: Session): void {
   ).action(async (key: string | undefined, { api, request, ...question }: Question) => {
     const input =
       request === undefined
-        ? { ...(await keyIn(session, key)), apiId: api, ...question }
+        ? {
+            ...(await keyIn(session, key)),
+            apiId: api && (await apiIdOf(await session.controlPlane(), api)),
+            ...question,
+          }
         : await refusedQuestion(session, request);
     const explanation = await session.call<Explanation>('keys.explain', input);
     session.print(explanation, () => {

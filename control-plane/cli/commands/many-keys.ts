@@ -4,7 +4,7 @@ import type { Key } from '../answers.ts';
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, waitMsOf } from '../from-operations.ts';
-import { keyIdOf } from '../key-reference.ts';
+import { apiIdOf, keyIdOf } from '../key-reference.ts';
 import { readLines } from '../read-lines.ts';
 import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
@@ -115,12 +115,14 @@ async function changeMany(
   change: Change,
   wait: { waitMs?: number },
 ): Promise<void> {
-  const ids = file === undefined ? undefined : await readIds(file);
   const client = await session.controlPlane();
+  const apiId = await apiIdOf(client, api);
+  const { ids, wrong } = file === undefined ? { ids: undefined, wrong: [] } : await readIds(file);
   const stop = stopOnInterrupt();
   const progress = new Progress(session.json);
-  const tally = new Tally(session, progress, api, change.pastTense, ids?.length);
-  const input = { apiId: api, ...change.fields, ...wait };
+  const tally = new Tally(session, progress, apiId, change.pastTense, ids?.length);
+  for (const line of wrong) tally.refuse({ keyId: '', code: 'BAD_REQUEST', message: line });
+  const input = { apiId, ...change.fields, ...wait };
   const call = async (selection: object): Promise<string | undefined> => {
     const all = { ...input, ...selection };
     const operation = `${change.operation}s`;
@@ -166,25 +168,29 @@ async function inParts(
   if (at < ids.length) throw interruption();
 }
 
-/** Reads the ids of a file in order, without duplicates and empty lines. */
-async function readIds(file: string): Promise<readonly string[]> {
+/**
+ * Reads the ids of a file in order, without duplicates and empty lines, and says which lines are no ids: a leaked key is
+ * disabled in spite of a typing error beside it. Rejects with USAGE if there is no id.
+ */
+async function readIds(
+  file: string,
+): Promise<{ readonly ids: readonly string[]; readonly wrong: readonly string[] }> {
   const source = file === '-' ? undefined : await openFile(file);
   const ids = new Set<string>();
+  const wrong: string[] = [];
   try {
     const chunks = source?.createReadStream({ autoClose: false }) ?? process.stdin;
     for await (const { number, text } of readLines(chunks, { number: 0, end: 0 })) {
       const id = text?.trim() ?? '-';
       if (id === '') continue;
-      if (!/^[A-Za-z0-9_-]{2,80}$/.test(id)) {
-        throw new CliError('USAGE', `line ${number} of ${file} is not the id of a key; nothing was done`);
-      }
-      ids.add(id);
+      if (/^[A-Za-z0-9_-]{2,80}$/.test(id)) ids.add(id);
+      else wrong.push(`line ${number} of ${file} is not the id of a key`);
     }
   } finally {
     await source?.close();
   }
-  if (ids.size === 0) throw new CliError('USAGE', `${file} has no ids`);
-  return [...ids];
+  if (ids.size === 0) throw new CliError('USAGE', `${file} has no ids of keys; nothing was done`);
+  return { ids: [...ids], wrong };
 }
 
 /** Counts outcomes, reports each refused key, and prints a summary. */
@@ -217,7 +223,7 @@ class Tally {
   add({ results, propagation }: ManyResponse): void {
     for (const each of results) {
       if (each.result !== 'refused') this.#changes++;
-      else this.#tell(each);
+      else this.refuse(each);
     }
     if (propagation && propagation.sequence > (this.#last?.sequence ?? 0)) this.#last = propagation;
     if (propagation?.state === 'pending') this.#pending = propagation;
@@ -229,7 +235,7 @@ class Tally {
     );
   }
 
-  #tell({ keyId, code, message }: Extract<Result, { result: 'refused' }>): void {
+  refuse({ keyId, code, message }: Omit<Extract<Result, { result: 'refused' }>, 'result'>): void {
     this.#refusals++;
     this.#progress.clear();
     const where = code === 'NOT_FOUND' ? ` in API ${this.#apiId}` : '';

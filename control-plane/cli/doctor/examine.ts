@@ -1,6 +1,7 @@
 import { scheduler } from 'node:timers/promises';
 import { systemClock } from '#shared/process/clock.ts';
 import { generateKey } from '#shared/rules/key-format.ts';
+import type { Operations } from '../../client/admin.ts';
 import { clockFinding, type Finding } from '../../fleet/examination.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
@@ -24,19 +25,25 @@ export async function examine(session: Session): Promise<Finding[]> {
   // One without a verdict may be cut off from Redis, so that it cannot report itself there.
   const givesVerdicts = verdict !== undefined && verdict.change === undefined;
   const verifierId = givesVerdicts ? await verifier?.verifierId().catch(() => undefined) : undefined;
+  const ofControlPlane = await examineControlPlane(controlPlane, rootKey !== '');
   return [
-    await examineControlPlane(controlPlane, rootKey !== ''),
+    ofControlPlane,
     ...clockOf(controlPlane, 'control plane'),
     ...ofVerifier,
     ...((await examineRedis(redisUrl, verifierId)) ?? (await examineFrom(controlPlane))),
-    ...(await examineDeclared((operation, input) => controlPlane.call(operation, input))),
+    // Each of its calls would wait for one that does not answer.
+    ...(ofControlPlane.change === undefined
+      ? await examineDeclared((operation, input) => controlPlane.call(operation, input))
+      : []),
   ];
 }
 
 /** The findings of the control plane about Redis and the fleet, if this machine does not know its Redis. */
 async function examineFrom(controlPlane: Client): Promise<readonly Finding[]> {
   try {
-    return (await controlPlane.call<{ findings: Finding[] }>('fleet.listFindings')).findings;
+    const { findings } =
+      await controlPlane.call<Operations['fleet.listFindings']['output']>('fleet.listFindings');
+    return findings.map(({ result, ...finding }) => ({ ...finding, found: result }));
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     return [

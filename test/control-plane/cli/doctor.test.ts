@@ -324,6 +324,11 @@ test('Redis out of reach from here is no fault', async () => {
   // As the control plane finds them.
   expect(of('persistence')).toBeDefined();
   expect(findings.map(({ check }) => check)).not.toContain('strangers');
+  // And as people read it.
+  const { stdout, stderr } = await commandLine.run(['doctor'], envOf(fleet, { REDIS_URL: '' }));
+  expect(stderr).not.toMatch(/Error/);
+  expect(stdout).toMatch(/^[✓✗] persistence: \S/m);
+  expect(stdout).not.toContain('undefined');
 });
 
 test('a clock that is wrong is found', async () => {

@@ -122,6 +122,30 @@ test('disables the keys of a file, naming missing', async () => {
   expect(await fleet.verdict(keys[2]?.key ?? '')).toBe('VALID');
 });
 
+test('disables the keys of a file in spite of lines that are no ids, and names these', async () => {
+  const keys = await make('mistyped', 2, 'ada');
+  const lines = [keys[0]?.keyId, 'key 2', '"key_3"', keys[1]?.keyId, 'x'.repeat(70_000)];
+  const ended = await run(`keys disable --api mistyped --file ${fileOf('mistyped', lines as string[])}`);
+  expect([ended.status, ended.stdout]).toEqual([65, expect.stringContaining('2 keys disabled, 3 refused')]);
+  for (const line of [2, 3, 5]) expect(ended.stderr).toContain(`line ${line} of `);
+  for (const { key } of keys) expect(await fleet.verdict(key)).toBe('DISABLED');
+});
+
+test('an API may be named, and no second one of that name is made', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'pay_1', name: 'Payments' });
+  const created = await answer('keys create Payments', 0);
+  expect(await fleet.ok('keys.getKey', { keyId: created.keyId })).toMatchObject({ apiId: 'pay_1' });
+  const file = fileOf('named', [created.keyId]);
+  expect(await answer(`keys disable --api Payments --file ${file}`, 0)).toMatchObject({ disabled: 1 });
+  expect((await run('keys export Payments')).stdout).toContain('"enabled":false');
+  await fleet.ok('apis.createApi', { apiId: 'pay_2', name: 'Payments' });
+  expect(await run('keys create Payments')).toMatchObject({
+    ...{ status: 64, stderr: expect.stringContaining('give an id: pay_1, pay_2') },
+  });
+  const { apis } = await fleet.ok('apis.listApis');
+  expect(apis.map(({ id }: { id: string }) => id)).not.toContain('Payments');
+});
+
 test.each([
   ['no key at all', 'keys disable'],
   ['a key and an owner', 'keys disable key_1 --api a --owner b'],
@@ -131,7 +155,7 @@ test.each([
   ['an owner and a file', 'keys delete --api a --owner b --file c --yes'],
   ['a file that there is not', 'keys disable --api a --file /nowhere/ids'],
   ['a file without ids', 'keys disable --api a --file -'],
-  ['a file with something else', 'keys disable --api a --file -', 'key_1\nkey 2\n'],
+  ['a file with nothing but something else', 'keys disable --api a --file -', 'key 1\nkey 2\n'],
 ])('%s is refused, and nothing is done', async (_, args, input = '') => {
   const { status, stderr, stdout } = await run(args, input);
   expect([status, stdout]).toEqual([64, '']);
