@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import { canBeSecret, generateKey, hashSecret, isWellFormed, startOf } from '#shared/rules/key-format.ts';
 import { type Admin, AdminError } from '../client/admin.ts';
+import { EXACT_TIME_RULE, exactTime } from '../client/exact-time.ts';
 import type { Operations } from '../client/interface.ts';
 import { hold, isHeld, release } from './finalizer.ts';
 import { type KeyInventory, type OwnKey, ownKey } from './key-inventory.ts';
@@ -404,9 +405,8 @@ function secretIn({ data = {}, metadata }: Secret, field: string): string {
 
 function expiresOf({ spec }: ApiKey): number | undefined {
   if (spec.expires === undefined) return undefined;
-  const expires = Date.parse(spec.expires);
-  if (Number.isNaN(expires))
-    throw new Unready('Refused', 'expires: must be a time such as 2027-01-31T00:00:00Z');
+  const expires = exactTime(spec.expires);
+  if (expires === undefined) throw new Unready('Refused', `expires: ${EXACT_TIME_RULE}`);
   return expires;
 }
 

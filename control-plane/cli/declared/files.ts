@@ -12,6 +12,7 @@ import {
   parseAllDocuments,
   visit,
 } from 'yaml';
+import { EXACT_TIME_RULE, exactTime } from '../../client/exact-time.ts';
 import { fileError } from '../commands/checkpoint.ts';
 import { declaredDefinitions } from '../declared-schema.ts';
 import { CliError } from '../exit.ts';
@@ -207,6 +208,11 @@ function declaredIn(
     for (const fault of schemaFaults(definition, value)) faults.push(`${at(fault.path)}: ${fault.text}`);
     return undefined;
   }
+  const expires = Object(value).expires as unknown;
+  if (typeof expires === 'string' && exactTime(expires) === undefined) {
+    faults.push(`${at(['expires'])}: expires: ${EXACT_TIME_RULE}`);
+    return undefined;
+  }
   const { kind: _, secret, ...fields } = value as { secret?: Declared['secret'] } & Record<string, unknown>;
   const place = at();
   const file = secret?.file && join(dirname(place.replace(/:\d+:\d+$/, '')), secret.file);
@@ -277,7 +283,7 @@ function inMs(value: unknown, name = ''): unknown {
   if (typeof value === 'object' && value !== null && name !== 'meta')
     return Object.fromEntries(Object.entries(value).map(([field, of]) => [field, inMs(of, field)]));
   if (typeof value !== 'string') return value;
-  if (name === 'expires') return Date.parse(value);
+  if (name === 'expires') return exactTime(value);
   const [, amount, unit = ''] = (/^duration$|Ms$/.test(name) && /^(\d+)(ms|s|m|h|d)$/.exec(value)) || [];
   return amount === undefined ? value : Number(amount) * (UNIT_MS[unit] ?? 1);
 }

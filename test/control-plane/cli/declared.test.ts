@@ -446,6 +446,16 @@ describe('a file is refused with its place', () => {
       /duration: must be integer, or must match pattern .*ms\|s\|m/,
     ],
     ['a missing name', 'kind: Key\napiId: shop\n', /a\.yaml:1:1: name: required/],
+    ...[
+      '2030-13-01T00:00:00Z',
+      '2030-06-31T00:00:00Z',
+      '2030-06-30T24:60:00Z',
+      '2030-06-30T00:00:00+25:00',
+    ].map((time): [string, string, RegExp] => [
+      `the time ${time}`,
+      `kind: Key\napiId: shop\nname: a\nexpires: ${time}\n`,
+      /a\.yaml:4:1: expires: must be .*/,
+    ]),
     ['an unknown kind', 'kind: Rol\nname: a\n', /a\.yaml:1:1: kind: must be one of Api, /],
     [
       'a name twice',
