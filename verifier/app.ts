@@ -13,10 +13,11 @@ export interface RunningVerifier extends Addresses {
   readonly adminAddress: string;
   readonly verdictsGiven: number;
   /**
-   * Reports not ready, goes on answering for `drainMs`, and closes each connection after its next answer.
-   * Then finishes the requests in flight, and leaves every API so that no change waits for this process.
+   * Reports not ready, goes on answering for `drainMs`, and closes each connection after its next answer. Then begins no
+   * holds, and waits up to `holdsMs` for those that are open. Then finishes the requests in flight, and leaves every API so
+   * that no change waits for this process.
    */
-  stop(drainMs?: number): Promise<void>;
+  stop(drainMs?: number, holdsMs?: number): Promise<void>;
 }
 
 const READY_POLL_MS = 2;
@@ -86,12 +87,14 @@ export async function startVerifier(
       const { memory, redis } = metrics.verdictTotals.verdicts;
       return memory + redis;
     },
-    async stop(drainMs = 0) {
+    async stop(drainMs = 0, holdsMs = 0) {
       stopping.abort();
       if (config.REUSE_PORT) listeners.stopListening();
       listeners.drain();
       await pause(clock, drainMs);
+      await engine.verifier.holds.end(holdsMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
+      await engine.verifier.holds.released();
       await engine.stop();
       admin.close();
       admin.closeAllConnections();

@@ -213,6 +213,9 @@ export const engineSettings = {
     'Digests besides SHA-256 by which the verifier looks up keys of a foreign format, if they were imported by these. Needs FOREIGN_KEYS',
   ),
   FOREIGN_PEPPER: secret('', 'text').help('Key of the HMAC, for `hmacSha256`. Prefer FOREIGN_PEPPER_FILE'),
+  STOP_WAIT_MS: integer(0, 300_000, 'ms', 10_000).help(
+    'How long the verifier waits at its stop for open [holds](core/holds.md), after DRAIN_MS. It begins no more, and charges what is then open what was said last, or what was reserved',
+  ),
   USAGE_PERIOD_MS: integer(0, 3_600_000, 'ms', 60_000).help(
     'Period after which the verifier reports its counts of verdicts to Redis. The time `lastUsedAt` of a key is that of a report, so it can be later than the use by this period and the duration of a report. With 0 the verifier counts no usage',
   ),

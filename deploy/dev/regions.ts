@@ -72,6 +72,7 @@ function run(name: string, file: string, port: number, adminPort: number, settin
     ADMIN_PORT: String(adminPort),
     REDIS_REPLICAS: '1',
     DRAIN_MS: '0',
+    STOP_WAIT_MS: '2000',
     LOG_LEVEL: 'warn',
   };
   processes.run(name, file, { ...process.env, ...own, ...settings });

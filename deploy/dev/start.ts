@@ -90,6 +90,7 @@ async function start(): Promise<void> {
   const rootKeyFile = env['ROOT_KEY'] ? '' : env['ROOT_KEY_FILE'] || ownRootKeyFile();
   const common: NodeJS.ProcessEnv = {
     DRAIN_MS: '0', // there is no load balancer to wait for
+    STOP_WAIT_MS: '2000',
     FOREIGN_KEYS: 'true', // `keyfence keys import` is tried out here
     ...env,
     ...(redis ? { REDIS_URL: redis.url } : {}),

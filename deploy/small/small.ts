@@ -45,6 +45,8 @@ const services = [
   run(process.execPath, ['verifier/main.js'], {
     ...withoutRootKey,
     ...{ REDIS_USERNAME: 'verifier', REDIS_PASSWORD_FILE: passwordOf('verifier') },
+    // It has STOP_MS_MAX in all.
+    STOP_WAIT_MS: '2000',
     ...{ PORT: env['VERIFIER_PORT'] || '3001', ADMIN_PORT: env['VERIFIER_ADMIN_PORT'] || '9301' },
   }),
 ];

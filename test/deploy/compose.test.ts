@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { lacking } from '../harness/programs.ts';
-import { settingsOf } from './settings.ts';
+import { graceMs, settingsOf } from './settings.ts';
 
 const folder = join(import.meta.dirname, '..', '..', 'deploy');
 
@@ -35,6 +35,10 @@ describe('compose.yaml', () => {
       security_opt: ['no-new-privileges:true'],
     });
     expect(service['privileged']).toBeUndefined();
+    const grace = /^(\d+)s$/.exec(String(service['stop_grace_period']))?.[1];
+    expect(Number(grace) * 1000).toBeGreaterThanOrEqual(
+      graceMs(service.command ?? [], service.environment ?? {}),
+    );
     expect(service.image).toMatch(/:\d+\.\d+\.\d+/);
   });
 

@@ -79,6 +79,6 @@ export const CHOICES: Record<string, Record<string, unknown>> = {
     'verifier.injection.enabled': true,
     'verifier.gateways.enabled': true,
     listenAddress: '::',
-    'verifier.settings': { CACHE_KEYS_MAX: 1000 },
+    'verifier.settings': { CACHE_KEYS_MAX: 1000, DRAIN_MS: 30_500, STOP_WAIT_MS: '60000' },
   },
 };

@@ -1,6 +1,6 @@
 import { schemaFaults } from './kubernetes-schema.ts';
 import type { Manifest } from './kustomize.ts';
-import { settingsOf } from './settings.ts';
+import { graceMs, settingsOf } from './settings.ts';
 
 /** A container, as far as the rules look into it. */
 export interface Container {
@@ -150,6 +150,14 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
         return Object.entries(maps.get(name)?.['data'] ?? {});
       });
       const settings = [...(container.env ?? []).map(({ name, value }) => [name, value]), ...literals];
+      const [, preStopS = 0] =
+        /^sleep,(\d+)$/.exec(String(container['lifecycle']?.preStop?.exec?.command)) ?? [];
+      const neededMs = graceMs(container.command ?? [], Object.fromEntries(settings));
+      if (
+        neededMs > 0 &&
+        Number(preStopS) * 1000 + neededMs > (pod.terminationGracePeriodSeconds ?? 30) * 1000
+      )
+        of(`is killed before it has stopped, which takes up to ${neededMs} ms`);
       const known = settingsOf(container.command ?? []);
       for (const [name, value] of settings as [string, string?][]) {
         if (known && !known.has(name)) of(`no setting ${name}`);

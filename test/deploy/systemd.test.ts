@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { skippedWithout } from '../harness/programs.ts';
+import { graceMs } from './settings.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const units = globSync('deploy/systemd/*.service', { cwd: root });
@@ -19,6 +20,15 @@ it('there is a unit for each process', () => {
     'keyfence-sentinel.service',
     'keyfence-verifier.service',
   ]);
+});
+
+it.each(['control-plane', 'verifier'])('the unit of the %s is not killed before it has stopped', (name) => {
+  const text = readFileSync(join(root, `deploy/systemd/keyfence-${name}.service`), 'utf8');
+  const [, grace] = /^TimeoutStopSec=(\d+)$/m.exec(text) ?? [];
+  const env = Object.fromEntries(
+    [...text.matchAll(/^Environment=(\w+)=(.*)$/gm)].map(([, key, value]) => [key, value]),
+  );
+  expect(Number(grace) * 1000).toBeGreaterThanOrEqual(graceMs([`${name}/main.js`], env));
 });
 
 it('the pages name every file of a unit', () => {

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '#shared/process/clock.ts';
-import { instant } from '#shared/process/clock.ts';
+import { instant, pause } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { ask, lookLower, type Need } from '#shared/protocol/allowances/allowance.ts';
 import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
@@ -106,6 +106,8 @@ export class Holds {
   #answers = new Map<string, Release>();
   #earlierAnswers = new Map<string, Release>();
   #answersSinceMs = 0;
+  /** Aborts when no hold is open any more, after `end`; undefined = holds may begin. */
+  #ending: AbortController | undefined;
   /** Counts since the start, for metrics. */
   readonly counts = { expired: 0 };
 
@@ -136,8 +138,23 @@ export class Holds {
     return this.#open.size;
   }
 
+  /**
+   * Begins no more holds, and resolves when the last has ended, or after `waitMs`. Those that are still open can be released
+   * until the process ends.
+   */
+  async end(waitMs: number): Promise<void> {
+    this.#ending ??= new AbortController();
+    if (this.size > 0) await pause(this.#clock, waitMs, this.#ending.signal);
+  }
+
+  /** Resolves when no release waits for Redis. */
+  async released(): Promise<void> {
+    await Promise.allSettled([...this.#open.values()].map(({ releasing }) => releasing));
+  }
+
   /** Throws LookupGivenUp if there is no room for another hold of this key. */
   checkRoom(keyId: string): void {
+    if (this.#ending) throw new LookupGivenUp('held', 'the verifier stops');
     if (this.#open.size >= HOLDS_MAX) throw new LookupGivenUp('held', 'too many holds are open');
     if ((this.#perKey.get(keyId) ?? 0) >= HOLDS_PER_KEY_MAX)
       throw new LookupGivenUp('held', 'too many holds of this key are open');
@@ -291,6 +308,7 @@ export class Holds {
     if (hold === undefined) return [];
     this.#open.delete(id);
     hold.timer.cancel();
+    if (this.size === 0) this.#ending?.abort();
     const others = (this.#perKey.get(hold.keyId) ?? 1) - 1;
     if (others === 0) this.#perKey.delete(hold.keyId);
     else this.#perKey.set(hold.keyId, others);

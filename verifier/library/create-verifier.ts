@@ -15,6 +15,7 @@ import {
 } from '../engine.ts';
 import { Metrics, watchState } from '../metrics/metrics.ts';
 import { EventListeners, LocalWatches, readWatchOptions, readyWithin } from './events.ts';
+import { endRequests } from './guards/request-holds.ts';
 import { holdThrough } from './held-key.ts';
 import {
   type Costs,
@@ -93,13 +94,17 @@ class LocalVerifier implements LocalKeyVerifier {
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   readonly #watches: LocalWatches;
+  readonly #stopWaitMs: number;
   #closed: Promise<void> | undefined;
+  /** True = the engine has stopped, and no hold can be released. */
+  #isStopped = false;
   #isClosed = false;
 
   constructor(options: VerifierOptions, clock: Clock) {
     const { config, apiIds } = readOptions(options);
     if (apiIds.length > 0) this.apiIds = apiIds;
     const log = engineLog(options.log);
+    this.#stopWaitMs = config.STOP_WAIT_MS;
     this.#engine = createEngine({
       config,
       apiIds,
@@ -148,7 +153,7 @@ class LocalVerifier implements LocalKeyVerifier {
 
   async release(hold: string, cost?: number | Costs): Promise<Release> {
     const { costs } = checkedRelease(hold, cost);
-    if (this.#isClosed) throw closedError();
+    if (this.#isStopped) throw closedError();
     try {
       return (await this.#engine.verifier.holds.release(hold, costs)) as Release;
     } catch (error) {
@@ -198,10 +203,15 @@ class LocalVerifier implements LocalKeyVerifier {
   async #close(): Promise<void> {
     this.#isClosed = true;
     this.#closing.abort();
-    this.#watches.close();
     for (const unregister of this.#unregister) unregister();
     const hold = holdProcess();
+    const { holds } = this.#engine.verifier;
     try {
+      await holds.end(this.#stopWaitMs);
+      endRequests(this);
+      await holds.released();
+      this.#isStopped = true;
+      this.#watches.close();
       await this.#engine.stop();
       await this.#engine.close();
     } finally {

@@ -361,6 +361,8 @@ export interface VerifierOptions {
   readonly foreignPepper?: string;
   readonly usagePeriodMs?: number;
   readonly creditsSliceMs?: number;
+  /** Longest wait of `close` for open holds, in milliseconds; default 10,000. */
+  readonly stopWaitMs?: number;
   /** Default: the verifier logs nothing. */
   readonly log?: HostLogger;
 }

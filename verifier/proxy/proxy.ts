@@ -228,9 +228,14 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     costFaults: forwarder.costFaults,
     lane,
     async close(graceMs: number) {
-      await close(graceMs);
+      // Cuts the responses here first: a client that is cut has not left.
+      const cut = options.clock.after(graceMs, () => void upstream.close());
+      await close(graceMs + CUT_MS);
+      cut.cancel();
       rechecker.close();
       await upstream.close();
+      // The requests that this ended release their holds.
+      await new Promise(setImmediate);
     },
   });
 }
@@ -244,6 +249,9 @@ function isWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean
     headers['transfer-encoding'] === undefined
   );
 }
+
+/** Time in which the responses that the close of a proxy cuts end, in milliseconds. */
+const CUT_MS = 500;
 
 /** A request from Node's server or from the fast lane. */
 interface ForwardRequest {

@@ -51,12 +51,24 @@ async function slowApi(keepAliveMs: number, isTold: boolean): Promise<string> {
 const held: Socket[] = [];
 const slowToOpen = createServer((socket) => void held.push(socket.on('error', () => undefined)));
 
-let urls: Readonly<Record<'told' | 'untold' | 'opening', string>>;
+/** An API that answers one request on each connection. */
+const oneEach = createServer((socket) => {
+  let answered = false;
+  socket.on('error', () => undefined);
+  socket.on('data', (data) => {
+    if (answered || data.includes('/hang-up')) return void socket.destroy();
+    answered = true;
+    socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+  });
+});
+
+let urls: Readonly<Record<'told' | 'untold' | 'opening' | 'closing', string>>;
 
 beforeAll(async () => {
   urls = {
     told: `${await slowApi(KEEP_ALIVE_MS, true)}/behind/`,
     untold: `${await slowApi(UNTOLD_MS, false)}/behind/`,
+    closing: `http://127.0.0.1:${await listening(oneEach)}/behind/`,
     opening: `https://127.0.0.1:${await listening(slowToOpen)}/behind/`,
   };
   fleet = await Fleet.start({ verifiers: 0 });
@@ -172,6 +184,24 @@ describe.each([['true'], ['false']])('FAST_LANE=%s', (FAST_LANE) => {
       expect(arrived).toBe(before);
     },
   );
+
+  test('a request on a connection that the API closes is sent again, or fails, and costs nothing unless it may have arrived', async () => {
+    const { charged, post, key, verifier } = await proxyTo('closing');
+    const get = async (method: 'GET' | 'PUT' | 'DELETE') => {
+      const answer = await request(`${verifier.proxyAddress}/`, { method, headers: { 'x-api-key': key } });
+      await answer.body.dump();
+      return answer.statusCode;
+    };
+    // The API answers the first request of each connection, and closes it at the second.
+    expect([await post(), await post()]).toEqual([200, 502]);
+    await eventually(async () => (await charged()) === 1);
+    for (const method of ['GET', 'PUT', 'DELETE'] as const) expect(await get(method)).toBe(200);
+    for (const method of ['GET', 'PUT', 'DELETE'] as const) expect(await get(method)).toBe(200);
+    await eventually(async () => (await charged()) === 7);
+    // On a new connection, nobody knows.
+    expect(await post('/hang-up')).toBe(502);
+    await eventually(async () => (await charged()) === 8);
+  });
 
   test('each answer is charged, of whatever status', async () => {
     const { charged, post } = await proxyTo('told');

@@ -36,7 +36,6 @@ const API: Readonly<Record<string, (response: ServerResponse) => unknown>> = {
   '/done-never': (response) => response.writeHead(200).write('[DONE]'),
   '/full': (response) => begin(response).write('x'.repeat(5_000_000)),
   '/cut': (response) => begin(response).write('first', () => response.destroy()),
-  '/hang-up': (response) => response.destroy(),
   '/broken': (response) => response.socket?.end('HTTP/1.1 nonsense\r\n\r\n'),
 };
 const api = createServer((request, response) => API[request.url ?? '']?.(response));
@@ -109,7 +108,6 @@ const ENDS: readonly (readonly [string, string, RegExp | undefined, Leave, numbe
   ['reset, and nothing behind [DONE]', 'GET /done-never', /\[DONE\]/, reset, cut(RESERVED, RESERVED)],
   ['reset before a body that nobody reads', 'GET /full', /\r\n\r\n/, reset, cut(RESERVED, 4)],
   ['a cut by the API in the body', 'GET /cut', /first/, stay, 4],
-  ['a cut by the API before the head', 'POST /hang-up', /^HTTP\/1.1 502/, stay, RESERVED],
   ['an invalid answer', 'GET /broken', /^HTTP\/1.1 502/, stay, RESERVED],
   ['WebSocket, FIN', 'GET /ws-polite', /hello/, fin, 4],
   ['WebSocket, FIN, and the API reads on', 'GET /ws-deaf', /hello/, fin, 4],

@@ -127,6 +127,14 @@ export class ResponseEnd implements Ending {
   }
 }
 
+/** The requests with open holds of each verifier. */
+const open = new WeakMap<KeyVerifier, Set<() => void>>();
+
+/** Ends the open holds of the guards of a verifier, and charges what was said last. */
+export function endRequests(verifier: KeyVerifier): void {
+  for (const end of open.get(verifier) ?? []) end();
+}
+
 /** Amounts by name: `credits`, and rate limits. */
 type Amounts = Map<string, number>;
 
@@ -177,7 +185,11 @@ export class RequestHolds {
       if (hold && (name === CREDITS || held.some((limit) => limit.name === name))) reserved.set(name, cost);
       else this.#spent.set(name, (this.#spent.get(name) ?? 0) + cost);
     }
-    if (hold) this.#parts.push({ verifier, id: hold.id, reserved });
+    if (hold) {
+      this.#parts.push({ verifier, id: hold.id, reserved });
+      const requests = open.get(verifier) ?? new Set();
+      open.set(verifier, requests.add(this.#end));
+    }
     this.#onAbort = reserve?.onAbort ?? this.#onAbort;
     if (this.#isOver) this.#end();
     for (const { name } of reserve?.ratelimits ?? []) this.#names.add(name);
@@ -208,7 +220,7 @@ export class RequestHolds {
   }
 
   /** Ends the holds. The guards share a cost in their order, and the last that reserved of it takes the rest. */
-  #end(): void {
+  readonly #end = (): void => {
     this.#isOver = true;
     const rest: Amounts = new Map();
     for (const [name, cost] of Object.entries(this.#dueCosts()))
@@ -223,6 +235,7 @@ export class RequestHolds {
         shares.set(name, share);
         rest.set(name, unpaid - share);
       }
+      open.get(verifier)?.delete(this.#end);
       // Without an answer about a cost above the reservation, this charges the reservation.
       void verifier
         .release(id, Object.fromEntries(shares))
@@ -231,7 +244,7 @@ export class RequestHolds {
         .catch(() => undefined);
     }
     this.#parts.length = 0;
-  }
+  };
 
   #dueCosts(): Costs {
     const ended: Ended = this.isUnsent ? 'unsent' : hasLeft(this.#ending) ? 'left' : 'whole';

@@ -49,6 +49,18 @@ imagePullPolicy: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/*
+(list .settings 10000 5 30): time that a pod gets to stop, in seconds: its preStop hook, DRAIN_MS, STOP_WAIT_MS (by default
+10000), and 10 s for requests in flight; at least 30.
+*/}}
+{{- define "keyfence.grace" -}}
+{{- $settings := first . | default dict -}}
+{{- $drainMs := $settings.DRAIN_MS | default 1000 | int -}}
+{{- $waitMs := index . 1 -}}
+{{- if and $waitMs $settings.STOP_WAIT_MS }}{{ $waitMs = $settings.STOP_WAIT_MS | int }}{{ end -}}
+{{- max (last . | int) (add (index . 2) (div (add $drainMs $waitMs 999) 1000) 10) -}}
+{{- end -}}
+
 {{/* A map of settings as `env`; numbers and flags become text. */}}
 {{- define "keyfence.env" -}}
 {{- range $name, $value := . }}
