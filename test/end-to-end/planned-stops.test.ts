@@ -6,6 +6,7 @@ import express from 'express';
 import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
+import { createClient } from '../../verifier/library/client.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import { keyfence } from '../../verifier/library/guards/express.ts';
 import { Process } from '../harness/processes.ts';
@@ -130,44 +131,45 @@ test('holds by HTTP are waited for, and none begins', async () => {
   await eventually(async () => (await charged(key)) === 3 * holds.length);
 });
 
-test('holds of the library are waited for, then charged what was said last', async () => {
-  const verifier = createVerifier({
-    redis: redis.url,
-    apiIds: ['shop'],
-    lookupWaitMs: 10_000,
-    stopWaitMs: 1500,
-  });
-  await verifier.ready();
-  const app = express();
-  const responses = new Map<string, express.Response>();
-  app.use(keyfence({ verifier, apiId: 'shop', reserve: RESERVED }));
-  app.get('/{*path}', ({ apiKey, path }, response) => {
-    if (path !== '/silent') apiKey.charge(path === '/dear' ? 80 : 7);
-    response.write('first');
-    responses.set(path, response);
-  });
-  const server = app.listen(0, '127.0.0.1');
-  stops.push(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await new Promise((resolve) => server.once('listening', resolve));
-  const paths = { '/ends': 7, '/says': 7, '/dear': 80, '/silent': RESERVED };
-  const keys = await Promise.all(Object.keys(paths).map(newKey));
-  for (const [i, path] of Object.keys(paths).entries())
-    void fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`, {
-      headers: { 'x-api-key': keys[i] ?? '' },
-    }).then((response) => response.text().catch(() => undefined));
-  await eventually(() => responses.size === keys.length);
-  let isClosed = false;
-  const closed = verifier.close().then(() => {
-    isClosed = true;
-  });
-  await expect(verifier.verify(keys[0] ?? '')).rejects.toThrow('closed');
-  responses.get('/ends')?.end('last');
-  await eventually(async () => (await charged(keys[0] ?? '')) <= 7 || isClosed);
-  expect(isClosed).toBe(false);
-  await closed;
-  for (const [i, cost] of Object.values(paths).entries())
-    await eventually(async () => (await charged(keys[i] ?? '')) === cost, `must cost ${cost}`);
-});
+test.each(['library', 'sidecar'] as const)(
+  '%s: holds are waited for, then charged what was said last',
+  async (which) => {
+    const verifier =
+      which === 'library'
+        ? createVerifier({ redis: redis.url, apiIds: ['shop'], lookupWaitMs: 10_000, stopWaitMs: 1500 })
+        : createClient({ url: other.address, timeoutMs: 10_000, stopWaitMs: 1500 });
+    await verifier.ready();
+    const app = express();
+    const responses = new Map<string, express.Response>();
+    app.use(keyfence({ verifier, apiId: 'shop', reserve: RESERVED }));
+    app.get('/{*path}', ({ apiKey, path }, response) => {
+      if (path !== '/silent') apiKey.charge(path === '/dear' ? 80 : 7);
+      response.write('first');
+      responses.set(path, response);
+    });
+    const server = app.listen(0, '127.0.0.1');
+    stops.push(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    await new Promise((resolve) => server.once('listening', resolve));
+    const paths = { '/ends': 7, '/says': 7, '/dear': 80, '/silent': RESERVED };
+    const keys = await Promise.all(Object.keys(paths).map(newKey));
+    for (const [i, path] of Object.keys(paths).entries())
+      void fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`, {
+        headers: { 'x-api-key': keys[i] ?? '' },
+      }).then((response) => response.text().catch(() => undefined));
+    await eventually(() => responses.size === keys.length);
+    let isClosed = false;
+    const closed = verifier.close().then(() => {
+      isClosed = true;
+    });
+    await expect(verifier.verify(keys[0] ?? '')).rejects.toThrow('closed');
+    responses.get('/ends')?.end('last');
+    await eventually(async () => (await charged(keys[0] ?? '')) <= 7 || isClosed);
+    expect(isClosed).toBe(false);
+    await closed;
+    for (const [i, cost] of Object.values(paths).entries())
+      await eventually(async () => (await charged(keys[i] ?? '')) === cost, `must cost ${cost}`);
+  },
+);

@@ -23,4 +23,7 @@ export const clientSettings = {
   REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help(
     'Maximum number of questions in progress. Further ones are rejected',
   ),
+  STOP_WAIT_MS: integer(0, 300_000, 'ms', 10_000).help(
+    'Longest wait of `close` for the guarded requests that are open, in milliseconds; then they cost what `charge` said last',
+  ),
 };

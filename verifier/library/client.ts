@@ -10,6 +10,7 @@ import { holdFields, requirementFields } from '../core/question.ts';
 import { REQUIRED_TYPES } from '../core/verdict-body.ts';
 import { clientSettings, type tlsFiles } from './client-settings.ts';
 import { EventListeners, readWatchOptions, readyWithin, watchThrough } from './events.ts';
+import { endRequests } from './guards/request-holds.ts';
 import { holdThrough } from './held-key.ts';
 import {
   type ClientOptions,
@@ -134,6 +135,8 @@ class SidecarClient implements KeyVerifier {
   readonly #clock: Clock;
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
+  readonly #stopWaitMs: number;
+  #closed: Promise<void> | undefined;
   #inFlight = 0;
   /** True if the last question got a verdict; undefined = no question yet. */
   #live: boolean | undefined;
@@ -144,6 +147,7 @@ class SidecarClient implements KeyVerifier {
     this.#timeoutMs = timeoutMs;
     this.#inFlightMax = config.REQUESTS_IN_FLIGHT_MAX;
     this.#clock = clock;
+    this.#stopWaitMs = config.STOP_WAIT_MS;
     this.#path = `${(url?.pathname ?? '').replace(/\/$/, '')}/v1/keys.`;
     const type = { 'content-type': 'application/json' };
     this.#headers = config.ROOT_KEY ? { ...type, authorization: `Bearer ${config.ROOT_KEY}` } : type;
@@ -181,6 +185,7 @@ class SidecarClient implements KeyVerifier {
 
   async #ask(key: string, rest: KeylessQuestion, options: QuestionOptions): Promise<KeyVerdict> {
     const { apiId, presenter, tags, isRecheck } = rest;
+    if (this.#closed && !isRecheck) throw closedError();
     if (!mayBeKey(key) && !this.#closing.signal.aborted) return { valid: false, code: 'NOT_FOUND' };
     const question = {
       ...{ key, apiId, ...presenterOf(presenter), tags },
@@ -261,7 +266,13 @@ class SidecarClient implements KeyVerifier {
     return watchThrough(check, signal, this.#clock);
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
+    await endRequests(this, this.#clock, this.#stopWaitMs);
     this.#closing.abort();
     await this.#pool.destroy();
   }

@@ -94,6 +94,7 @@ class LocalVerifier implements LocalKeyVerifier {
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   readonly #watches: LocalWatches;
+  readonly #clock: Clock;
   readonly #stopWaitMs: number;
   #closed: Promise<void> | undefined;
   /** True = the engine has stopped, and no hold can be released. */
@@ -104,6 +105,7 @@ class LocalVerifier implements LocalKeyVerifier {
     const { config, apiIds } = readOptions(options);
     if (apiIds.length > 0) this.apiIds = apiIds;
     const log = engineLog(options.log);
+    this.#clock = clock;
     this.#stopWaitMs = config.STOP_WAIT_MS;
     this.#engine = createEngine({
       config,
@@ -208,7 +210,7 @@ class LocalVerifier implements LocalKeyVerifier {
     const { holds } = this.#engine.verifier;
     try {
       await holds.end(this.#stopWaitMs);
-      endRequests(this);
+      await endRequests(this, this.#clock, 0);
       await holds.released();
       this.#isStopped = true;
       this.#watches.close();

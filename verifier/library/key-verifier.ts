@@ -392,4 +392,6 @@ export interface ClientOptions {
    * immediately.
    */
   readonly requestsInFlightMax?: number;
+  /** Longest wait of `close` for guarded requests that are open, in milliseconds; default 10,000. */
+  readonly stopWaitMs?: number;
 }

@@ -1,7 +1,7 @@
 import { constants } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type Clock, systemClock, type Timer } from '#shared/process/clock.ts';
+import { type Clock, pause, systemClock, type Timer } from '#shared/process/clock.ts';
 import type { AskedRateLimit, Costs, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
 import { type AbortRule, CREDITS, costsAtEnd, type Ended } from '../options.ts';
 import type { PassedKey } from './guard-options.ts';
@@ -127,12 +127,28 @@ export class ResponseEnd implements Ending {
   }
 }
 
-/** The requests with open holds of each verifier. */
-const open = new WeakMap<KeyVerifier, Set<() => void>>();
+/** The guarded requests of a verifier. */
+class OpenRequests {
+  /** Ends of those with open holds. */
+  readonly ends = new Set<() => void>();
+  /** Releases that are not answered yet. */
+  readonly releases = new Set<Promise<void>>();
+  /** Aborts when the last has ended. */
+  readonly over = new AbortController();
+}
 
-/** Ends the open holds of the guards of a verifier, and charges what was said last. */
-export function endRequests(verifier: KeyVerifier): void {
-  for (const end of open.get(verifier) ?? []) end();
+const open = new WeakMap<KeyVerifier, OpenRequests>();
+
+/**
+ * Waits for the guarded requests of a verifier that closes, then ends their holds, and charges what was said last. Resolves
+ * when their releases are answered.
+ */
+export async function endRequests(verifier: KeyVerifier, clock: Clock, waitMs: number): Promise<void> {
+  const requests = open.get(verifier);
+  if (requests === undefined) return;
+  if (requests.ends.size > 0) await pause(clock, waitMs, requests.over.signal);
+  for (const end of requests.ends) end();
+  await Promise.all(requests.releases);
 }
 
 /** Amounts by name: `credits`, and rate limits. */
@@ -187,8 +203,9 @@ export class RequestHolds {
     }
     if (hold) {
       this.#parts.push({ verifier, id: hold.id, reserved });
-      const requests = open.get(verifier) ?? new Set();
-      open.set(verifier, requests.add(this.#end));
+      const requests = open.get(verifier) ?? new OpenRequests();
+      open.set(verifier, requests);
+      requests.ends.add(this.#end);
     }
     this.#onAbort = reserve?.onAbort ?? this.#onAbort;
     if (this.#isOver) this.#end();
@@ -235,13 +252,19 @@ export class RequestHolds {
         shares.set(name, share);
         rest.set(name, unpaid - share);
       }
-      open.get(verifier)?.delete(this.#end);
-      // Without an answer about a cost above the reservation, this charges the reservation.
-      void verifier
+      // Without an answer about a cost above the reservation, this charges the reservation. If that fails, the hold ends by
+      // its time.
+      const release: Promise<void> = verifier
         .release(id, Object.fromEntries(shares))
         .catch(() => verifier.release(id))
-        // It ends by its time, if it has not.
-        .catch(() => undefined);
+        .then(
+          () => void requests?.releases.delete(release),
+          () => void requests?.releases.delete(release),
+        );
+      const requests = open.get(verifier);
+      requests?.releases.add(release);
+      requests?.ends.delete(this.#end);
+      if (requests?.ends.size === 0) requests.over.abort();
     }
     this.#parts.length = 0;
   };
