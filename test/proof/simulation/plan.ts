@@ -98,6 +98,8 @@ export interface Plan {
   readonly limitsChange?: true;
   /** Amounts of one limit that two roles give to the keys of an identity, and that two questions define; undefined = no such limits. */
   readonly sharedLimits?: readonly [lower: number, higher: number];
+  /** What raises and lowers a limit of `sharedLimits` under load; undefined = nothing does. */
+  readonly plansChange?: 'role' | 'key' | 'override';
   /** Of the changes: the share that deletes a key, there or not, once more. */
   readonly deletesAgain?: number;
   /** Verifiers issue tokens, which are switched off and on. */
@@ -105,6 +107,9 @@ export interface Plan {
   /** About the time after which something happens to the replica where verifiers look keys up; undefined = there is none. */
   readonly nearbyFaultMs?: number;
 }
+
+/** Seeds from here on are of worlds in which the limits of a plan and of an override are raised and lowered. */
+export const CHANGING_PLAN_SEEDS = 230_000_000;
 
 /** Seeds from here on are of worlds with tokens in which verifiers are cut off, and then apply one change after the other. */
 export const LATE_TOKEN_SEEDS = 220_000_000;
@@ -193,6 +198,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= CHANGING_PLAN_SEEDS) return planWithChangingPlans(seed);
   if (seed >= LATE_TOKEN_SEEDS) return planWithLateTokens(seed);
   if (seed >= AT_LEAST_SEEDS) return planWithAtLeast(seed);
   if (seed >= NEARBY_SEEDS) return planWithNearby(seed);
@@ -309,6 +315,32 @@ function planWithSharedLimits(seed: number): Plan {
     // What a failover forgets of a window is the exception of the promise.
     faults: faults.filter((fault) => fault !== 'failover'),
     redis: { ...redis, payloadBytesMax: 400 },
+  };
+}
+
+/** By turns: the limit of a role, the roles of keys, an override. Changes are rare, so that slices grow between them. */
+function planWithChangingPlans(seed: number): Plan {
+  const random = new Random(seed);
+  const at = seed - CHANGING_PLAN_SEEDS;
+  const { faults, leasesMs, ...plan } = planOf(SHARED_LIMIT_SEEDS + at);
+  const [leaseMs = 0] = leasesMs;
+  const isCalm = random.chance(0.5);
+  return {
+    ...{ ...plan, seed, leasesMs, keysPerApi: random.whole(1, 2), verifiers: random.whole(2, 3) },
+    plansChange: (['role', 'key', 'override'] as const)[at % 3] ?? 'role',
+    sharedLimits: random.pick([
+      [4, 30],
+      [20, 200],
+      [20, 200],
+      [100, 1000],
+    ]),
+    writePeriodMs: random.pick([150, 500, 2000]),
+    activeMs: 20 * leaseMs,
+    verifyPeriodMs: random.pick([20, 40, 100]),
+    // A lease that is lowered is looked at elsewhere.
+    faults: faults.filter((fault) => !isCalm && fault !== 'lease' && random.chance(0.5)),
+    ...(isCalm && { manners: CALM }),
+    limits: { ...plan.limits, cacheKeysMax: 100, apiIdleMs: 600_000 },
   };
 }
 

@@ -2,12 +2,15 @@ import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { KnownKey } from './checker.ts';
+import { limitsText } from './history.ts';
 import type { Plan } from './plan.ts';
 import type { Random } from './random.ts';
 import type { RedisState } from './redis.ts';
 
 /** Length of the windows of the limits that keys of an identity share, in milliseconds. */
 export const SHARED_WINDOW_MS = 1000;
+/** The same where limits go up and down: several changes come in one window. */
+export const CHANGING_WINDOW_MS = 10_000;
 
 const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
 
@@ -17,22 +20,35 @@ export class Roles {
   readonly #random: Random;
   readonly #newTag: () => string;
   readonly #sharedLimits: Plan['sharedLimits'];
+  /** True = each role keeps its limit, and the second has the higher one. */
+  readonly #areFixed: boolean;
+  readonly #windowMs: number;
+  /** The limits with which each is created. */
+  readonly #created = new Map<string, Readonly<Record<string, string>>>();
   /** Ids of those that somebody had deleted. */
   readonly #gone = new Set<string>();
 
-  constructor(random: Random, newTag: () => string, sharedLimits: Plan['sharedLimits']) {
+  constructor(
+    random: Random,
+    newTag: () => string,
+    { sharedLimits, plansChange }: Pick<Plan, 'sharedLimits' | 'plansChange'>,
+  ) {
     this.#random = random;
     this.#sharedLimits = sharedLimits;
+    this.#areFixed = plansChange === 'key';
+    this.#windowMs = plansChange ? CHANGING_WINDOW_MS : SHARED_WINDOW_MS;
     this.#newTag = newTag;
   }
 
   /** A role with an id that none had before. */
   add(): KnownKey {
     const keyId = this.#newId();
+    const record = this.#limits();
     const created = {
       ...{ tag: this.#newTag(), enabled: true, expires: 0 },
-      ...{ gone: false, needs: 1, roles: '', owner: '', apis: '', limits: '' },
+      ...{ gone: false, needs: 1, roles: '', owner: '', apis: '', limits: limitsText(record) },
     };
+    this.#created.set(keyId, record);
     const role = {
       apiId: SHARED_LOG,
       keyId,
@@ -50,18 +66,26 @@ export class Roles {
   }
 
   create({ keyId, created }: KnownKey, state: RedisState) {
-    const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a', ...this.#limits() };
+    const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a', ...this.#created.get(keyId) };
     return state.createKey(SHARED_LOG, keyId, record);
   }
 
+  /** A change of the first one's limits. */
+  changeLimit(limit: number): Write {
+    const fields = { n: this.#newTag(), e: '1', ...this.#limits(limit) };
+    return { apiId: SHARED_LOG, keyId: this.all[0]?.keyId ?? '', operation: 'update', fields };
+  }
+
   /** One limit of each kind that all keys of an identity share; roles say two amounts of it. */
-  #limits(): Readonly<Record<string, string>> {
+  #limits(amount?: number): Readonly<Record<string, string>> {
     if (this.#sharedLimits === undefined) return {};
-    const limit = this.#random.pick(this.#sharedLimits);
+    const [lower, higher] = this.#sharedLimits;
+    const fixed = this.#areFixed ? (this.all.length > 0 ? higher : lower) : undefined;
+    const limit = amount ?? fixed ?? this.#random.pick(this.#sharedLimits);
     const shared = { limit, per: 'identity' };
     return {
       L: JSON.stringify([
-        { name: 'plan', ...shared, duration: SHARED_WINDOW_MS, async: true, autoApply: true },
+        { name: 'plan', ...shared, duration: this.#windowMs, async: true, autoApply: true },
       ]),
       C: JSON.stringify([{ name: 'jobs', ...shared }]),
     };

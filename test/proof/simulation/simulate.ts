@@ -6,6 +6,7 @@ import { Faults } from './faults.ts';
 import { emptyWindowMs, TAKEN_AGAIN_MS, takeAgain, WOKEN_MS, wake } from './held-limits.ts';
 import type { Identities } from './identities.ts';
 import { CALM, isLossy, type Plan, planOf } from './plan.ts';
+import type { Plans } from './plans.ts';
 import type { Roles } from './roles.ts';
 import { Trace } from './trace.ts';
 import { type ControlPlaneProcess, type VerifierProcess, World } from './world.ts';
@@ -56,6 +57,9 @@ async function run(seed: number, keepTrace: boolean): Promise<Result> {
   };
 }
 
+/** Questions at one time while a limit is high. */
+const HIGH_LOAD = 10;
+
 /** Verifications, updates, deletes and new keys while things break. */
 function load(world: World): void {
   const { plan, random, timeline } = world;
@@ -67,7 +71,14 @@ function load(world: World): void {
     });
   };
   repeat(plan.verifyPeriodMs, () => {
-    if (world.verifiers.length > 0) void world.verify(random.pick(world.verifiers), random.pick(world.keys));
+    const { verifiers } = world;
+    if (verifiers.length === 0) return;
+    const { plans } = world;
+    if (!plans) return void world.verify(random.pick(verifiers), random.pick(world.keys));
+    // While the limit is high, another verifier has much more load: who has a slice of before keeps it.
+    const busy = random.chance(0.95) ? verifiers[plans.isHigh ? 1 : 0] : undefined;
+    for (let i = plans.isHigh ? HIGH_LOAD : 1; i > 0; i--)
+      void world.verify(busy ?? random.pick(verifiers), random.pick(world.keys));
   });
   repeat(plan.writePeriodMs, () => change(world));
   if (plan.tokens)
@@ -92,7 +103,8 @@ function change(world: World): void {
   const isOfRoles = roles !== undefined && random.chance(0.4);
   const isOfRootKeys = world.rootKey !== undefined && random.chance(0.4);
   process.machine.deliver(() => {
-    if (isAgain) deleteAgain(world, process, random.pick(keys.filter(exists)), waitMs);
+    if (world.plans) changePlan(world, world.plans, process, waitMs);
+    else if (isAgain) deleteAgain(world, process, random.pick(keys.filter(exists)), waitMs);
     else if (isOfRootKeys) void world.rootKey?.change(process);
     else if (isOfIdentities) void identities.change(process);
     else if (identities && kind < 0.3) createAndStop(world, identities, process, apiId);
@@ -120,6 +132,17 @@ function change(world: World): void {
       });
     }
   });
+}
+
+/** A change of a limit, or the creation of the customer, without whom each key has the limit for itself. */
+function changePlan(world: World, plans: Plans, process: ControlPlaneProcess, waitMs: number): void {
+  const { random, keys } = world;
+  const { customer } = plans;
+  if (customer) return void world.write(process, customer, waitMs);
+  const { keyId, apiId } = random.pick(keys);
+  const ofKey = () => ({ apiId, keyId, operation: 'update', fields: world.fields(true) }) as const;
+  const write = plans.change() ?? ofKey();
+  void world.write(process, write, waitMs);
 }
 
 /** A deletion, and about then the same by another caller, who finds the key or does not. */

@@ -4,6 +4,7 @@ import { share, turn } from '../../harness/share.ts';
 import {
   AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
+  CHANGING_PLAN_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
   HELD_LIMIT_SEEDS,
@@ -48,6 +49,7 @@ const NEW = [
   HELD_LIMIT_SEEDS,
   AT_LEAST_SEEDS,
   LATE_TOKEN_SEEDS,
+  CHANGING_PLAN_SEEDS,
 ].flatMap((from) => Array.from({ length: 2 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 

@@ -22,6 +22,7 @@ import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
 import { Places } from './places.ts';
 import { isLossy, type Plan } from './plan.ts';
+import { callsOf, OWNER, Plans } from './plans.ts';
 import {
   Lanes,
   type SessionEvents,
@@ -33,7 +34,7 @@ import { Random } from './random.ts';
 import { Rates, type Use } from './rates.ts';
 import { RedisState } from './redis.ts';
 import { Refills } from './refills.ts';
-import { Roles, SHARED_WINDOW_MS } from './roles.ts';
+import { Roles } from './roles.ts';
 import { RootKey } from './root-keys.ts';
 import type { Trace } from './trace.ts';
 
@@ -86,6 +87,7 @@ export class World {
   /** When work ended latest that held something. */
   releasedAtMs = 0;
   readonly roles: Roles | undefined;
+  readonly plans: Plans | undefined;
   readonly identities: Identities<ControlPlaneProcess> | undefined;
   readonly rootKey: RootKey<ControlPlaneProcess> | undefined;
   readonly verifiers: VerifierProcess[] = [];
@@ -109,7 +111,8 @@ export class World {
     this.random = new Random(plan.seed + 2 ** 40);
     this.#nearby = new Random(plan.seed + 2 ** 42);
     this.rates = plan.rate || plan.sharedLimits ? new Rates() : undefined;
-    this.roles = plan.roles ? new Roles(this.random, this.newTag, plan.sharedLimits) : undefined;
+    this.roles = plan.roles ? new Roles(this.random, this.newTag, plan) : undefined;
+    this.plans = plan.plansChange && new Plans(this);
     this.identities = plan.identities ? new Identities(this) : undefined;
     this.rootKey = plan.rootKeys && new RootKey(this);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
@@ -145,13 +148,14 @@ export class World {
       this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
     };
     this.group.onPromoted = (former) => this.check(() => this.checker.promoted(former, this.group.primary));
+    if (this.plans && this.roles) this.#openSharedLog(this.roles);
     for (const apiId of plan.apiIds) {
       for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
       for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
       // Before the clock of Redis steps.
       this.refills?.look(this.group.primary.state.api(apiId).pools);
     }
-    if (this.roles) this.#openSharedLog(this.roles);
+    if (this.roles && !this.plans) this.#openSharedLog(this.roles);
     if (plan.tokens?.atStart)
       for (const apiId of [SHARED_LOG, ...plan.apiIds])
         for (const { state } of this.group.nodes)
@@ -509,7 +513,11 @@ export class World {
       const isShared = limit.isPerIdentity && effectivePermissions?.identity !== undefined;
       const pool = isShared ? effectivePermissions.identity.id : key.keyId;
       const rate = { limit: limit.limit, duration: limit.durationMs };
-      const inForce = isShared ? Number.POSITIVE_INFINITY : this.#inForce(key, begunAtMs);
+      const inForce = this.plans
+        ? this.plans.inForce(key, pool, begunAtMs)
+        : isShared
+          ? Number.POSITIVE_INFINITY
+          : this.#inForce(key, begunAtMs);
       this.check(() => {
         const use = this.rates?.accept(pool, rate, isShared ? 1 : cost, this.timeline.nowMs, who, inForce);
         if (use) uses.push(use);
@@ -551,7 +559,11 @@ export class World {
       const work = { apiId, member, machine: machine.name, limit: limit.limit, runs };
       const inForce = isShared ? limit.limit : (this.#inForce(key, begunAtMs) ?? limit.limit);
       const name = isShared ? effectivePermissions.identity.id : entry.keyId;
-      const most = isShared ? Number.POSITIVE_INFINITY : inForce;
+      const most = this.plans
+        ? this.plans.inForce(key, name, begunAtMs)
+        : isShared
+          ? Number.POSITIVE_INFINITY
+          : inForce;
       this.check(() => {
         if (this.places) ends.push(this.places.begin(name, work, most, machine.name));
       });
@@ -648,21 +660,23 @@ export class World {
     const { sharedLimits } = this.plan;
     if (!sharedLimits || this.random.chance(0.5)) return;
     const attempts = new Attempts(this.timeline);
-    const limit = this.random.pick(sharedLimits);
+    const limit = this.plans ? sharedLimits[1] : this.random.pick(sharedLimits);
+    const begunAtMs = this.timeline.nowMs;
     const question = {
-      ...{ namespace: 'calls', identifier: 'ada', limit, duration: SHARED_WINDOW_MS },
+      ...{ ...callsOf(this.plan), limit },
       get cost() {
         attempts.count();
         return 1;
       },
     };
     verifier.rateLimits.check(question).then(
-      ({ passed }) => {
-        this.note(machine.name, passed ? 'passed' : 'not passed', limit);
+      ({ passed, limit: applied }) => {
+        this.note(machine.name, passed ? 'passed' : 'not passed', applied);
         if (!passed) return;
-        const inForce = Number.POSITIVE_INFINITY;
+        const inForce = this.plans?.overrideInForce(limit, begunAtMs) ?? Number.POSITIVE_INFINITY;
         const { nowMs } = this.timeline;
-        this.check(() => void this.rates?.accept('calls ada', question, 1, nowMs, machine.name, inForce));
+        const rate = { ...question, limit: applied };
+        this.check(() => void this.rates?.accept('calls ada', rate, 1, nowMs, machine.name, inForce));
       },
       (error: unknown) => {
         if (error instanceof Violation)
@@ -800,8 +814,8 @@ export class World {
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
-    const R = this.roles && { R: this.roles.some() };
-    const o = this.identities && this.random.chance(0.3) ? { o: this.identities.owner() } : {};
+    const R = this.roles && { R: this.plans?.rolesOf() ?? this.roles.some() };
+    const o = this.identities && !this.plans && this.random.chance(0.3) ? { o: this.identities.owner() } : {};
     const n = this.newTag();
     const P = this.plan.tokens && { P: n };
     return { e: enabled ? '1' : '0', n, ...m, ...R, ...o, ...P, ...this.#changedLimits() };
@@ -945,8 +959,9 @@ export class World {
   }
 
   #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
-    const { owner } = key.created;
-    return { ...recordOf(key, secretHash), ...this.#limits(), ...(owner ? { o: owner } : {}) };
+    const { owner, roles } = key.created;
+    const links = { ...(owner ? { o: owner } : {}), ...(roles ? { R: roles } : {}) };
+    return { ...recordOf(key, secretHash), ...this.#limits(), ...links };
   }
 
   /** The limits of a key, with another amount than the plan says where one is given. */
@@ -971,7 +986,8 @@ export class World {
     const keyId = `k${this.keys.length}`;
     const created = {
       ...{ tag: this.newTag(), enabled: true, expires: 0 },
-      ...{ gone: false, needs, roles: '', owner: this.identities?.owner() ?? '', apis: '' },
+      ...{ gone: false, needs, roles: this.plans?.rolesOf() ?? '', apis: '' },
+      owner: this.plans ? OWNER : (this.identities?.owner() ?? ''),
       limits: limitsText(this.#limits()),
     };
     const { credits } = this.plan;
