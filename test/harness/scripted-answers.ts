@@ -36,7 +36,7 @@ lease.extend(instant(systemClock), LEASE_MS);
 /** The same of the shared log, which `rich` goes by too: it has an owner, who has no identity. */
 export const sharedLease = new Lease(systemClock);
 sharedLease.extend(instant(systemClock), LEASE_MS);
-const epoch: Epoch = { apiId: 'payments', lease, pools: noPools, current: true, used: false };
+const epoch: Epoch = { apiId: 'payments', lease, pools: noPools, current: true, used: false, obeyedAtMs: 0 };
 const plain = decodeState(['1']);
 const entries = new Map(
   Object.entries({
@@ -61,7 +61,7 @@ const entries = new Map(
 );
 
 const rich = entries.get('rich');
-if (rich) rich.join = { isCurrent: true, lease: sharedLease, effectivePermissions: undefined };
+if (rich) rich.join = { isCurrent: true, obeyedAtMs: 0, lease: sharedLease, effectivePermissions: undefined };
 
 const LIMITED = {
   code: 'RATE_LIMITED',

@@ -51,7 +51,7 @@ export function needsOf(
     // With cost 0 the request has its place already.
     if (isPlaces(limit)) continue;
     const pool = ofKey
-      ? epoch.pools.get(limitPool(limitsId, limit), limit)
+      ? epoch.pools.get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
       : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
     const need = { pool, cost, limit, isHeld };
     needs.push(least === undefined ? need : settledOn({ ...need, least }, settled));
@@ -83,7 +83,7 @@ function everyNeed(entry: Entry, effectivePermissions: EffectivePermissions | un
     .filter(({ name }, i, all) => all.findIndex((each) => each.name === name) === i)
     .map((limit) => ({
       pool: own.includes(limit)
-        ? epoch.pools.get(limitPool(limitsId, limit), limit)
+        ? epoch.pools.get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
         : poolFor(entry, limit, effectivePermissions, shared.includes(limit)),
       ...{ cost: 0, limit, isOnlySeen: true },
     }));
@@ -113,7 +113,7 @@ function addAlways(
     if (!limit.isAutoApplied) return;
     if (names(requirements, limit)) continue;
     const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.limitsId, limit);
-    add(entry.epoch.pools.get(pool, limit), limit);
+    add(entry.epoch.pools.get(pool, limit, entry.obeyedAtMs), limit);
   }
 }
 
@@ -148,15 +148,16 @@ function addShared(
 
 /** The pool of a limit of the identity or a role: that of the identity, if its keys share the limit. */
 function poolFor(
-  { epoch, limitsId }: Entry,
+  { epoch, limitsId, join, obeyedAtMs: ofKeyMs }: Entry,
   limit: Limit,
   effectivePermissions: EffectivePermissions | undefined,
   isOfIdentity: boolean,
 ): Pool {
   const { identity, pools } = effectivePermissions ?? {};
+  const obeyedAtMs = join?.obeyedAtMs ?? 0;
   return identity && pools && (isOfIdentity || limit.isPerIdentity)
-    ? pools.get(limitPool(identity.id, limit), limit)
-    : epoch.pools.get(limitPool(limitsId, limit), limit);
+    ? pools.get(limitPool(identity.id, limit), limit, obeyedAtMs)
+    : epoch.pools.get(limitPool(limitsId, limit), limit, Math.max(obeyedAtMs, ofKeyMs));
 }
 
 const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>

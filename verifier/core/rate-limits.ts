@@ -72,7 +72,7 @@ export class RateLimits {
       const answer =
         limit === 0
           ? this.#closed(duration, override)
-          : this.#take(question, { limit, duration }, namespace.pools, waiter, override);
+          : this.#take(question, { limit, duration }, namespace, waiter, override);
       return answer && this.#count(answer);
     });
   }
@@ -81,12 +81,12 @@ export class RateLimits {
   #take(
     { namespace, identifier, cost }: RateLimitQuestion,
     { limit, duration }: Pick<Override, 'limit' | 'duration'>,
-    pools: Pools,
+    { pools, obeyedAtMs }: { readonly pools: Pools; readonly obeyedAtMs: number },
     waiter: Waiter,
     override: Override | undefined,
   ): RateLimitAnswer | undefined {
     const id = poolIdOf(namespace, identifier, duration);
-    const pool = pools.get(id, { limit, durationMs: duration, isExact: false });
+    const pool = pools.get(id, { limit, durationMs: duration, isExact: false }, obeyedAtMs);
     const now = instant(this.#clock);
     const outlook = pool.look(cost, now, limit);
     if (outlook === undefined) {

@@ -97,7 +97,9 @@ export class Verifier implements VerdictSource {
     this.#limits = limits;
     this.#foreignKeys = options.foreignKeys;
     this.#digestNames = options.digestNames;
-    this.#cache = new KeyCache(limits.cacheKeysMax);
+    this.#cache = new KeyCache(limits.cacheKeysMax, (externalId, obeyedAtMs) =>
+      this.#sharedLog.notePlan(externalId, obeyedAtMs),
+    );
     this.#unknown = new NegativeCache(limits.unknownKeysMax, limits.unknownTtlMs, clock);
     this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
     this.#lookups = new SingleFlight({

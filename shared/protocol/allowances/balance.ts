@@ -6,7 +6,7 @@ import type { Divide } from './exchange.ts';
  * what may still come back, because the work that holds it has not ended.
  */
 export class Balance {
-  /** The limit under which the latest was granted. Only questions with this limit, or a higher one, may spend it. */
+  /** The lowest limit under which all here could have been granted. Only questions with this limit, or a higher one, may spend it. */
   under = Number.POSITIVE_INFINITY;
   /** Counts the changes after which nothing from before may be spent, and the divides. */
   since = 0;
@@ -76,18 +76,24 @@ export class Balance {
     return since >= this.#changedAt;
   }
 
-  /** Keeps no more than this of what is available. Call it when a turn is sent under `limit`. */
-  begin(kept: number, limit: number): void {
+  /**
+   * Keeps no more than this of what is available. Call it when a turn is sent under `limit`.
+   * @param isOld true = nobody else may spend what comes back of earlier work: a change of the limit may lie between
+   */
+  begin(kept: number, limit: number, isOld = false): void {
     // What was granted under a higher limit may be no part of a lower one.
-    if (limit < this.under && this.under !== Number.POSITIVE_INFINITY) this.#change();
-    this.under = limit;
+    if (isOld || (limit < this.under && this.under !== Number.POSITIVE_INFINITY)) this.#change();
     this.#granted = this.uses + kept;
     this.#gone = 0;
   }
 
-  /** Takes over the reply of Redis: all that is granted, and the uses where nothing was known here. */
-  reply(granted: number, uses: number): void {
+  /**
+   * Takes over the reply of Redis: all that is granted, the uses where nothing was known here, and the lowest limit under which
+   * this could have been granted.
+   */
+  reply(granted: number, uses: number, under: number): void {
     if (!this.isKnown) this.#spent = uses;
+    this.under = under;
     this.isKnown = true;
     this.#granted = granted - this.#gone;
   }

@@ -41,6 +41,19 @@ export class Demand {
     return false;
   }
 
+  /** Sum of what is reserved for those who wait for another pool. */
+  get reserved(): number {
+    let sum = 0;
+    for (const [waiter, { cost, isKept }] of this.#waiters) if (isKept && !waiter.over) sum += cost;
+    return sum;
+  }
+
+  /** True if anything is reserved for one who waits for another pool. */
+  get isReserved(): boolean {
+    for (const [waiter, { isKept }] of this.#waiters) if (isKept && !waiter.over) return true;
+    return false;
+  }
+
   /** Sum of their needs. */
   get cost(): number {
     let sum = 0;

@@ -25,8 +25,9 @@
 --   '~' and a holder's name → the part of spent that work holds; absent = 0
 --   '!' and a holder's name → what it may give back of what it had before the latest decrement, absent = 0; the sequence of that
 --   change; and the divide with what came back since, if there is one (pay in credits.lua)
--- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for a limit also its window and the ms left in
---   it, and for credits the most that there can be without a change (-1 = unknown), -1, and 1 if this turn is a divide, else 0
+-- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for credits also the most that there can be
+--   without a change (-1 = unknown), -1, and 1 if this turn is a divide, else 0; for a limit its window and the ms left in it (of
+--   places -1, -1), 0, and all that counts as gone now: the lowest limit under which this could have been granted
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
 --   lacking: the smallest need that was not met; 0 = all needs were met
 --   OK: all needs were met. In the next four cases the needs below `lacking` were met, and for the others:
@@ -243,7 +244,7 @@ local function exchangeWindow(name, turn, saidSpent, holding, kept, needs, wante
     if highest then redis.call('HSET', name, 'd', highest) end
   end
   -- The clock is cut to whole ms, so the last one may be over by now.
-  return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left - 1}
+  return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left - 1, 0, limit - b}
 end
 
 -- Does the same for places, of which `taken` are in use now. A place is free again once its holder gives it back or is no member
@@ -260,7 +261,7 @@ local function exchangePlaces(name, turn, taken, kept, needs, wanted, limit)
     grant(scan, name, limit - held - granted, free + kept, granted, kept, needs, wanted)
   redis.call('HSET', name, '@' .. member, field(all, taken, turn, spoken))
   redis.call('EXPIRE', name, DAY)
-  return {status, turn, all, taken, spoken, math.max(0, total or b + h), -1, lacking or 0}
+  return {status, turn, all, taken, spoken, math.max(0, total or b + h), -1, lacking or 0, -1, -1, 0, limit - b}
 end
 
 -- Removes names that left long ago; otherwise the names would add up with every pod.

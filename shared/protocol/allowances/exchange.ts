@@ -74,6 +74,8 @@ export interface PoolReply {
   readonly most?: number | undefined;
   /** True if this turn is a divide. */
   readonly isDivide?: boolean;
+  /** The lowest limit under which all this could have been granted; undefined = of credits. */
+  readonly under?: number;
   /** The current window of a rate limit, and the milliseconds until it ends. */
   readonly window?: { readonly number: number; readonly leftMs: number };
 }
@@ -99,9 +101,10 @@ export const exchangeTurns = command(
   each((reply): PoolReply => {
     const { more, ...rest } = { ...NOT_EXCHANGED, more: [], ...exchanged(reply) };
     // Of credits the most that there can be, of a limit its window.
-    const [first = -1, leftMs = -1, divide] = more.map(Number);
-    if (leftMs >= 0) return { ...rest, window: { number: first, leftMs } };
-    return { ...rest, most: first < 0 ? undefined : first, isDivide: divide === 1 };
+    const [first = -1, leftMs = -1, divide, under] = more.map(Number);
+    const ofLimit = under === undefined ? {} : { under };
+    if (leftMs >= 0) return { ...rest, ...ofLimit, window: { number: first, leftMs } };
+    return { ...rest, ...ofLimit, most: first < 0 ? undefined : first, isDivide: divide === 1 };
   }),
 );
 

@@ -91,6 +91,19 @@ export class Pool {
   #toldAtMs = 0;
   /** Accepted questions whose work has not ended. */
   #holds = 0;
+  /** When the oldest grant was asked for that is here, on the monotonic clock. */
+  #grantedAtMs = 0;
+  /**
+   * From then on every verifier obeys the changes of this limit that were applied here. What was granted before serves only those
+   * who waited for it: others may have been granted more meanwhile, under another limit.
+   */
+  #obeyedAtMs = 0;
+  /** True while those whom the latest turn serves decide. */
+  #isReplying = false;
+  /** True if what is reserved since then is of that turn. */
+  #isServing = false;
+  /** The limit of the latest turn; undefined = none. */
+  #limit: number | undefined;
 
   constructor(id: string, clock: Clock, sliceMs: number, host: PoolHost, window: Window | undefined) {
     this.id = id;
@@ -99,6 +112,13 @@ export class Pool {
     this.#sliceMs = sliceMs;
     this.#host = host;
     this.#usedAtMs = clock.monotonicMs();
+  }
+
+  /** Notes from when on every verifier obeys all changes of this limit. */
+  heed(obeyedAtMs: number): void {
+    if (obeyedAtMs <= this.#obeyedAtMs) return;
+    this.#obeyedAtMs = obeyedAtMs;
+    this.#isServing = false;
   }
 
   /** Number that can be spent without asking Redis. */
@@ -201,10 +221,23 @@ export class Pool {
     this.#usedAtMs = nowMs;
     if (!this.#outlook.isKnown) return undefined;
     const balance = this.#balance;
-    if (balance.isKnown && balance.under <= limit && balance.available >= cost && !this.#isOver(now))
+    if (balance.isKnown && !this.#isOver(now)) {
       // A request that takes nothing would otherwise get the same old remaining number for ever.
-      return cost === 0 && !this.#outlook.isFresh(nowMs) ? undefined : 'enough';
+      if (cost === 0) return this.#outlook.isFresh(nowMs) ? 'enough' : undefined;
+      if (balance.under <= limit && balance.available >= cost && (!this.#isOld || this.#serves))
+        return 'enough';
+    }
     return cost > 0 && this.#outlook.refuses(cost, limit, nowMs) ? 'too little' : undefined;
+  }
+
+  /** True if a change of the limit may lie between the grant and now. */
+  get #isOld(): boolean {
+    return this.#grantedAtMs < this.#obeyedAtMs;
+  }
+
+  /** True if whoever waited for the latest grant has yet to take it. */
+  get #serves(): boolean {
+    return this.#isReplying || (this.#isServing && this.#demand.isReserved);
   }
 
   /**
@@ -288,22 +321,28 @@ export class Pool {
     if (this.#turn) return undefined;
     const nowMs = this.#clock.monotonicMs();
     const balance = this.#balance;
+    const reserved = this.#serves ? this.#demand.reserved : 0;
     const { limit, needs } = this.#demand.begin() ?? { limit: this.#limitOfNobody(), needs: [] };
+    const isOld = this.#isOld;
     const window = this.window && { ...this.window, limit };
     const returns =
       this.#returns === 'all' || this.isEnded || nowMs < this.#recalledUntilMs || window?.isExact === true;
     const sliceMs = this.isWindow
       ? Math.min(this.#sliceMs, (window?.durationMs ?? 0) * SLICE_PART)
       : this.#sliceMs;
-    const slice = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
+    const slice =
+      returns || nowMs < this.#obeyedAtMs ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
     const isSurplus = this.#returns === 'surplus' || this.hasPlaces;
     const available = this.#isOver(instant(this.#clock)) ? 0 : balance.availableUnder(limit);
-    const kept = returns ? 0 : isSurplus ? Math.min(available, slice) : available;
+    const most = isOld ? reserved : isSurplus ? slice : available;
+    const kept = returns ? 0 : Math.min(available, most);
+    if (kept === 0) this.#grantedAtMs = nowMs;
+    this.#limit = limit;
     this.#returns = 'nothing';
     this.#hasOld = false;
     this.#settled = false;
     this.#toldAtMs = nowMs;
-    balance.begin(kept, limit);
+    balance.begin(kept, limit, isOld);
     const { uses, held } = balance;
     this.#turn = { number, sentAt: instant(this.#clock), window, uses, held, kept };
     const spent = balance.isKnown ? uses : undefined;
@@ -319,8 +358,7 @@ export class Pool {
 
   /** The limit of a turn for which nobody waits. */
   #limitOfNobody(): number {
-    const { under } = this.#balance;
-    return under === Number.POSITIVE_INFINITY ? (this.window?.limit ?? under) : under;
+    return this.#limit ?? this.window?.limit ?? Number.POSITIVE_INFINITY;
   }
 
   /**
@@ -346,7 +384,9 @@ export class Pool {
     const { uses, held } = this.#turn ?? turn;
     const since = balance.isKnown ? balance.uses - uses : 0;
     if (reply.isDivide) balance.divideAt(turn.number);
-    balance.reply(reply.granted, reply.spent);
+    balance.reply(reply.granted, reply.spent, reply.under ?? turn.window?.limit ?? Number.POSITIVE_INFINITY);
+    this.#isReplying = true;
+    this.#isServing = true;
     this.#settled = balance.available === 0 && since === 0 && balance.held === held;
     const nowMs = this.#clock.monotonicMs();
     const limit = turn.window?.limit ?? Number.POSITIVE_INFINITY;
@@ -368,6 +408,7 @@ export class Pool {
 
   /** Ends the turn of a reply, once those who were woken have taken what they need. */
   endTurn(reply: PoolReply): void {
+    this.#isReplying = false;
     const turn = this.#turn;
     if (reply.turn !== turn?.number) return;
     this.#turn = undefined;

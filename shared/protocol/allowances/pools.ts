@@ -107,14 +107,17 @@ export class Pools {
   /**
    * Returns a pool; creates it if necessary.
    * @param window current window of a rate limit; undefined = credits
+   * @param obeyedAtMs time from which on every verifier obeys all changes of the limit that were applied here
    */
-  get(id: string, window?: Window): Pool {
+  get(id: string, window?: Window, obeyedAtMs = 0): Pool {
     const present = this.#pools.get(id);
     if (present) {
       present.window = window;
+      present.heed(obeyedAtMs);
       return present;
     }
     const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#host, window);
+    pool.heed(obeyedAtMs);
     this.#pools.set(id, pool);
     this.#watch();
     return pool;

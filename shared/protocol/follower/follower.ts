@@ -12,6 +12,7 @@ import {
 } from '../log/change.ts';
 import { decodeState } from '../records/key-record.ts';
 import { memberName } from '../records/protocol.ts';
+import { fenceMs } from '../timing.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { Lease } from './lease.ts';
 import type {
@@ -436,6 +437,8 @@ class AppliedLog {
   readonly #changedPools = new Set<string>();
   /** Length of a lease in Redis' last reply, milliseconds; 0 = the API does not exist. */
   leaseMs = 0;
+  /** The longest of this epoch. */
+  #longestLeaseMs = 0;
   /** Settlements of former names' credits that are still running. */
   readonly #settling = new Set<Promise<void>>();
   #places: readonly Pool[] = [];
@@ -497,9 +500,9 @@ class AppliedLog {
     this.prefix.begin(reply);
     this.#apiDeleted = reply.apiDeleted;
     const lease = new Lease(clock);
-    this.leaseMs = reply.leaseMs;
+    this.leaseMs = this.#longestLeaseMs = reply.leaseMs;
     lease.extend(sentAt, reply.leaseMs);
-    this.#epoch = { apiId, lease, pools, current: true, used: true };
+    this.#epoch = { apiId, lease, pools, current: true, used: true, obeyedAtMs: 0 };
     this.#memory.beginEpoch?.(this.#epoch, reply.identities);
   }
 
@@ -532,6 +535,7 @@ class AppliedLog {
       isCompared && (prefix.creations === request.creations || prefix.creations === reply.creations);
     if (isProven) prefix.creations = reply.creations;
     this.leaseMs = reply.leaseMs;
+    this.#longestLeaseMs = Math.max(this.#longestLeaseMs, reply.leaseMs);
     if (isProven && prefix.position >= reply.sequence) {
       epoch.lease.extend(sentAt, reply.leaseMs);
       epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0);
@@ -580,6 +584,9 @@ class AppliedLog {
 
   #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
     const effect = decode(change) ?? this.drop('damaged');
+    // Whoever has not applied the change by then has no lease any more.
+    if (effect.kind === 'set' || effect.kind === 'forget')
+      epoch.obeyedAtMs = this.#options.clock.monotonicMs() + fenceMs(this.#longestLeaseMs, 0);
     switch (effect.kind) {
       case 'set':
         this.#touch(this.#memory.update(effect.secretHash, change.keyId, epoch, effect.state));

@@ -21,6 +21,8 @@ export interface Epoch {
   current: boolean;
   /** True since an answer from memory; a check for idle APIs reads and resets it. */
   used: boolean;
+  /** From then on every verifier obeys the latest change that was applied here, by the monotonic clock. */
+  obeyedAtMs: number;
 }
 
 /**
@@ -80,6 +82,8 @@ interface KeyParts {
   readonly links: Links | undefined;
   /** The latest join with its roles and its identity, which may be void. */
   join: Join | undefined;
+  /** From then on every verifier obeys the latest change of its limits, roles or identity, by the monotonic clock. */
+  obeyedAtMs: number;
   /** Name of the pool of the first rate limit, cached at its first use because each request needs it. */
   firstPool: string;
 }
@@ -97,6 +101,7 @@ const PLAIN: KeyParts = Object.freeze({
   ownPermissions: undefined,
   links: undefined,
   join: undefined,
+  obeyedAtMs: 0,
   firstPool: '',
 });
 const PLAIN_DISABLED: KeyParts = Object.freeze({ ...PLAIN, enabled: false });
@@ -123,7 +128,7 @@ export class Entry {
     // A copy, because a substring of a reply would keep the whole reply in memory.
     this.keyId = Buffer.from(keyId).toString('latin1');
     this.usage = 0;
-    this.#parts = partsOf(state);
+    this.#parts = partsOf(state, epoch.obeyedAtMs);
   }
 
   get enabled(): boolean {
@@ -188,10 +193,27 @@ export class Entry {
     return poolsOf(this.limitsId, this.pool, this.limits);
   }
 
-  become(state: KeyState): void {
-    this.#parts = partsOf(state);
+  /** From when on every verifier obeys the latest change of its limits, roles or identity, by the monotonic clock. */
+  get obeyedAtMs(): number {
+    return this.#parts.obeyedAtMs;
+  }
+
+  /** @returns true = another limit may apply now */
+  become(state: KeyState): boolean {
+    const before = this.#parts;
+    const parts = partsOf(state, this.epoch.obeyedAtMs);
+    this.#parts = parts;
+    const isSame =
+      before.limits === parts.limits &&
+      before.links?.text === parts.links?.text &&
+      before.firstId === parts.firstId &&
+      externalIdOf(before) === externalIdOf(parts);
+    if (isSame && parts.obeyedAtMs > 0) parts.obeyedAtMs = before.obeyedAtMs;
+    return !isSame;
   }
 }
+
+const externalIdOf = ({ details }: Pick<KeyParts, 'details'>): string => details?.externalId ?? '';
 
 /** Returns the names of the pools of a key with these credits and limits, whose uses count under `limitsId`. */
 export const poolsOf = (limitsId: string, pool: string, limits: readonly Limit[] = []): string[] => [
@@ -218,7 +240,7 @@ function detailsIn({
   return details;
 }
 
-function partsOf(state: KeyState): KeyParts {
+function partsOf(state: KeyState, obeyedAtMs: number): KeyParts {
   const { enabled, expires, pool, firstId } = state;
   const limits = limitsOf(state);
   const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);
@@ -256,6 +278,7 @@ function partsOf(state: KeyState): KeyParts {
     ownPermissions,
     links,
     join: undefined,
+    obeyedAtMs,
     firstPool: '',
   };
 }
@@ -270,9 +293,12 @@ const NO_OPTIONS = {};
  */
 export class KeyCache implements Memory {
   readonly #entries: LRUCache<string, Entry>;
+  readonly #onPlan: (externalId: string, obeyedAtMs: number) => void;
   evictions = 0;
 
-  constructor(keysMax: number) {
+  /** @param onPlan called if other limits of roles may apply to the keys of a customer */
+  constructor(keysMax: number, onPlan: (externalId: string, obeyedAtMs: number) => void = () => undefined) {
+    this.#onPlan = onPlan;
     this.#entries = new LRUCache({
       max: keysMax,
       disposeAfter: (_entry, _digest, reason) => {
@@ -312,10 +338,16 @@ export class KeyCache implements Memory {
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
     const now = poolsOf(state.firstId || keyId, state.pool, limitsOf(state));
     const entry = this.#entries.peek(digestFrom(secretHash));
-    if (entry?.epoch !== epoch) return now;
-    const before = entry.pools;
-    entry.become(state);
-    return [...before, ...now];
+    const { roles, externalId } = state;
+    if (entry?.epoch !== epoch) {
+      if (roles !== '' && externalId !== '') this.#onPlan(externalId, epoch.obeyedAtMs);
+      return now;
+    }
+    const { pools, details } = entry;
+    if (entry.become(state))
+      for (const id of new Set([details?.externalId ?? '', externalId]))
+        if (id !== '') this.#onPlan(id, epoch.obeyedAtMs);
+    return [...pools, ...now];
   }
 
   /** @returns the pools that the key had */

@@ -89,6 +89,8 @@ export interface EffectivePermissions {
 export interface Join {
   /** False once any of the joined states has changed. */
   readonly isCurrent: boolean;
+  /** From then on every verifier obeys the latest changes of the joined states, by the monotonic clock. */
+  readonly obeyedAtMs: number;
   /** The lease of the shared log. A verdict needs this lease as well as the key's. */
   readonly lease: Lease;
   /** undefined = the key has neither roles nor an identity, so its own record is enough. */

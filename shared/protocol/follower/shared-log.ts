@@ -75,10 +75,26 @@ export class SharedLog {
    * Returns the overrides of a namespace (undefined = it has none), and the pools of its limits, if memory may
    * be used at this very instant. undefined = the caller must ask Redis (`readRecord`).
    */
-  overridesOf(id: string): { readonly overrides: Overrides | undefined; readonly pools: Pools } | undefined {
+  overridesOf(id: string):
+    | {
+        readonly overrides: Overrides | undefined;
+        readonly pools: Pools;
+        /** From then on every verifier obeys their latest change, by the monotonic clock. */
+        readonly obeyedAtMs: number;
+      }
+    | undefined {
     const state = this.#records.get(id);
     if (!state?.epoch.lease.holds()) return undefined;
-    return { overrides: state.overrides, pools: state.epoch.pools };
+    return { overrides: state.overrides, pools: state.epoch.pools, obeyedAtMs: state.obeyedAtMs };
+  }
+
+  /**
+   * Notes that other limits of roles may apply to a customer's keys, because one of these keys changed.
+   * @param obeyedAtMs time from which on every verifier obeys the change
+   */
+  notePlan(externalId: string, obeyedAtMs: number): void {
+    const state = this.#records.get(identityIdOf(externalId));
+    if (state?.record) state.obeyedAtMs = Math.max(state.obeyedAtMs, obeyedAtMs);
   }
 
   /**
@@ -208,6 +224,12 @@ class JoinOf implements Join {
     this.states = states;
   }
 
+  get obeyedAtMs(): number {
+    let latestMs = 0;
+    for (const { obeyedAtMs } of this.states) if (obeyedAtMs > latestMs) latestMs = obeyedAtMs;
+    return latestMs;
+  }
+
   get isCurrent(): boolean {
     if (!this.epoch.current) return false;
     for (const state of this.states) if (state.isVoid) return false;
@@ -233,6 +255,8 @@ class State {
   /** undefined = no record with this id. */
   readonly record: Entry | undefined;
   isVoid = false;
+  /** From then on every verifier obeys the latest change of this record, by the monotonic clock. */
+  obeyedAtMs: number;
   #identity: Identity | undefined;
   #overrides: Overrides | undefined;
   #scopes: Scopes | undefined;
@@ -243,6 +267,7 @@ class State {
   constructor(epoch: Epoch, record?: Entry) {
     this.epoch = epoch;
     this.record = record;
+    this.obeyedAtMs = epoch.obeyedAtMs;
   }
 
   /** The overrides, if this is the record of a namespace. */

@@ -7,6 +7,7 @@ import { MUTANTS, planted } from './mutants.ts';
 import {
   AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
+  CHANGING_PLAN_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
   HELD_LIMIT_SEEDS,
@@ -63,6 +64,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    CHANGING_PLAN_SEEDS,
     LATE_TOKEN_SEEDS,
     AT_LEAST_SEEDS,
     NEARBY_SEEDS,

@@ -3,6 +3,7 @@ import { registerHooks, syncBuiltinESMExports } from 'node:module';
 import {
   AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
+  CHANGING_PLAN_SEEDS,
   CREDIT_SEEDS,
   DELETION_SEEDS,
   HELD_LIMIT_SEEDS,
@@ -782,7 +783,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'A question with a lower limit takes what was granted under a higher one. (I15)',
     seed: SHARED_LIMIT_SEEDS,
     file: POOL,
-    edits: [['balance.isKnown && balance.under <= limit &&', 'balance.isKnown &&']],
+    edits: [['if (balance.under <= limit && balance.available', 'if (balance.available']],
   },
   'a turn keeps what a higher limit was granted': {
     breaks: 'What was granted under a higher limit is kept under a lower one. (I15)',
@@ -854,6 +855,48 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
         '      if (present.window?.limit !== window?.limit) present.applyChange();\n      present.window = window;\n',
       ],
     ],
+  },
+};
+
+/** The same for limits of plans and overrides that go up and down. */
+const OF_PLANS: Readonly<Record<string, Mutant>> = {
+  'a role changes no limit': {
+    breaks: 'What was granted before the limit of a role went up and down can be spent after that. (I15)',
+    seed: CHANGING_PLAN_SEEDS + 27,
+    file: 'shared/protocol/follower/shared-log.ts',
+    edits: [['if (obeyedAtMs > latestMs) latestMs = obeyedAtMs;', '']],
+  },
+  'an override changes no limit': {
+    breaks: 'What was granted before an override went up and down can be spent after that. (I15)',
+    seed: CHANGING_PLAN_SEEDS + 5,
+    file: 'verifier/core/rate-limits.ts',
+    edits: [['isExact: false }, obeyedAtMs);', 'isExact: false });']],
+  },
+  'a key with a plan of its own changes nothing': {
+    breaks: 'What a key was granted before it moved to another role and back can be spent after that. (I15)',
+    seed: CHANGING_PLAN_SEEDS + 298,
+    file: 'verifier/core/needs.ts',
+    edits: [['Math.max(obeyedAtMs, ofKeyMs)', 'obeyedAtMs']],
+  },
+  'a key changes no plan': {
+    breaks:
+      'What a customer was granted before a key moved to another role and back can be spent after that. (I15)',
+    seed: CHANGING_PLAN_SEEDS + 556,
+    file: 'shared/protocol/follower/shared-log.ts',
+    edits: [['state.obeyedAtMs = Math.max(state.obeyedAtMs, obeyedAtMs);', 'state.obeyedAtMs += 0;']],
+  },
+  'a change is obeyed at once': {
+    breaks:
+      'A slice that was granted while another verifier still had the limit from before is spent later. (I15)',
+    seed: CHANGING_PLAN_SEEDS + 3,
+    file: VERIFIER,
+    edits: [[' + fenceMs(this.#longestLeaseMs, 0);', ';']],
+  },
+  'all is granted under the lowest limit': {
+    breaks: 'A question takes what is beyond its limit. (I15)',
+    seed: CHANGING_PLAN_SEEDS + 9,
+    file: EXCHANGE,
+    edits: [['left - 1, 0, limit - b}', 'left - 1, 0, 0}']],
   },
 };
 
@@ -1085,6 +1128,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_REFILLS,
   ...OF_HOLDS,
   ...OF_CHANGES,
+  ...OF_PLANS,
   ...OF_DELETIONS,
   ...OF_TOKENS,
   ...OF_HELD_LIMITS,

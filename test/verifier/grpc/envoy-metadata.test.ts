@@ -9,7 +9,7 @@ import { grpcSettings } from '../../../verifier/grpc/server.ts';
 import { noPools } from '../../harness/no-credits.ts';
 
 const lease = new Lease(systemClock);
-const epoch: Epoch = { apiId: 'shop', lease, pools: noPools, current: true, used: false };
+const epoch: Epoch = { apiId: 'shop', lease, pools: noPools, current: true, used: false, obeyedAtMs: 0 };
 const plain = decodeState(['1']);
 const entryWith = (fields: object) => new Entry(epoch, 'key_1', { ...plain, ...fields });
 const metaOf = (meta: string, names: readonly string[]) =>

@@ -6,7 +6,14 @@ import { decodeState } from '../../../shared/protocol/records/key-record.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/http/gateway-answer.ts';
 import { noPools } from '../../harness/no-credits.ts';
 
-const epoch = { apiId: 'shop', lease: new Lease(systemClock), pools: noPools, current: true, used: false };
+const epoch = {
+  apiId: 'shop',
+  lease: new Lease(systemClock),
+  pools: noPools,
+  current: true,
+  used: false,
+  obeyedAtMs: 0,
+};
 const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>
   Object.fromEntries(
     identityHeaders({ entry: new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }) }, { withMeta }),

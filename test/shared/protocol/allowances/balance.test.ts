@@ -6,7 +6,7 @@ import { Balance } from '../../../../shared/protocol/allowances/balance.ts';
 function tenOf(limit = 10): Balance {
   const balance = new Balance();
   balance.begin(0, limit);
-  balance.reply(10, 0);
+  balance.reply(10, 0, limit);
   return balance;
 }
 
@@ -26,6 +26,7 @@ test('what a hold did not need can be spent again', () => {
 test.each([
   ['a change', (balance: Balance) => balance.void()],
   ['a turn under a lower limit', (balance: Balance) => balance.begin(0, 4)],
+  ['a turn after a change', (balance: Balance) => balance.begin(0, 10, true)],
 ])('after %s, what comes back is for Redis', (_, change) => {
   const balance = tenOf();
   const { since } = balance;
@@ -42,7 +43,7 @@ test('what an earlier window held comes back nowhere', () => {
   balance.hold(8);
   balance.begin(0, 10);
   balance.enter();
-  balance.reply(10, 0);
+  balance.reply(10, 0, 10);
   expect([balance.available, balance.uses, balance.held]).toEqual([10, 0, 0]);
   expect(balance.settle(since, 8, 3)).toBe('nowhere');
   expect([balance.available, balance.uses, balance.held]).toEqual([10, 0, 0]);
@@ -56,7 +57,7 @@ test('a reply does not know what went back meanwhile', () => {
   balance.begin(0, 10);
   balance.settle(since, 8, 0);
   // Redis heard of 8 that are held, and granted 2 more.
-  balance.reply(10, 8);
+  balance.reply(10, 8, 10);
   expect([balance.available, balance.uses]).toEqual([2, 0]);
 });
 
@@ -73,7 +74,7 @@ test('a new name brings what is held, and no more', () => {
 
 test('tells work from before a divide apart', () => {
   const balance = new Balance();
-  balance.reply(10, 0);
+  balance.reply(10, 0, 10);
   const old = [balance.since, balance.since] as const;
   balance.hold(2);
   balance.hold(3);
@@ -81,7 +82,7 @@ test('tells work from before a divide apart', () => {
   balance.begin(0, Number.POSITIVE_INFINITY);
   balance.settle(old[0], 2, 1);
   balance.divideAt(7);
-  balance.reply(10, 0);
+  balance.reply(10, 0, 10);
   expect(balance.divide).toEqual({ turn: 7, held: 3, back: 1 });
   const { since } = balance;
   balance.hold(4);
@@ -123,7 +124,7 @@ test('agrees with a ledger that knows each unit', () => {
           units.free = units.free.filter(({ limit }) => limit <= step.limit);
           expect(units.free).toHaveLength(kept);
           balance.begin(kept, step.limit);
-          balance.reply(balance.uses + kept + step.more, 0);
+          balance.reply(balance.uses + kept + step.more, 0, step.limit);
           units.under = step.limit;
           const fresh = Array.from({ length: step.more }, () => ({ limit: step.limit, since: units.since }));
           // A balance takes all for the limit of its latest turn.

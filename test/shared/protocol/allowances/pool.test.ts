@@ -252,3 +252,80 @@ test('what an ended pool gets back is told, whatever was asked before', () => {
   for (const run of timers.splice(0)) run();
   expect(pool.beginTurn(2)).toMatchObject({ spent: 0, held: 0, kept: 0 });
 });
+
+const REPLY = { status: 'OK', spent: 0, reserve: 0, total: 0, refillMs: -1, leastNeed: 0 } as const;
+const WINDOW = { number: 7, leftMs: 500 };
+
+test('a grant that is over counts as nothing in a turn', () => {
+  const { pool, now } = granted();
+  now.wallMs += 501;
+  expect(pool.beginTurn(2)).toMatchObject({ kept: 0 });
+});
+
+test('what was granted before every verifier obeys a change serves only those who waited for it', () => {
+  const { pool, now } = granted();
+  let served = 0;
+  const wait = () => {
+    const again = () => {
+      if (pool.look(1, now, 10) !== 'enough') return;
+      pool.take(1, now.monotonicMs);
+      served++;
+    };
+    pool.ask({ over: false, again, fail: () => undefined }, 1, 10);
+  };
+  pool.heed(now.monotonicMs + 100);
+  expect(pool.look(1, now, 10)).toBeUndefined();
+  wait();
+  expect(pool.beginTurn(2)).toMatchObject({ kept: 0, slice: 0, needs: [{ cost: 1, times: 1 }] });
+  answer(pool, { ...REPLY, turn: 2, granted: 3, reserve: 1, window: WINDOW });
+  expect([served, pool.look(1, now, 10)]).toEqual([1, undefined]);
+  now.monotonicMs += 100;
+  expect(pool.look(1, now, 10)).toBeUndefined();
+  expect(pool.beginTurn(3)).toMatchObject({ kept: 0 });
+  answer(pool, { ...REPLY, turn: 3, granted: 3, spent: 1, window: WINDOW });
+  expect(pool.look(1, now, 10)).toBe('enough');
+});
+
+test('a turn does not renew what it keeps', () => {
+  const { pool, now } = granted();
+  now.monotonicMs += 50;
+  expect(pool.beginTurn(2)).toMatchObject({ kept: 10 });
+  answer(pool, { ...REPLY, turn: 2, granted: 10, window: WINDOW });
+  expect(pool.look(1, now, 10)).toBe('enough');
+  pool.heed(now.monotonicMs - 1);
+  expect(pool.look(1, now, 10)).toBeUndefined();
+});
+
+test('what is reserved for one who waits for another pool stays so after a change, and is for nobody else', () => {
+  const { pool, now } = granted();
+  const waiter = { over: false, again: () => undefined, fail: () => undefined };
+  pool.heed(now.monotonicMs + 100);
+  const again = () => pool.keep(waiter, 2, 10);
+  pool.ask({ over: false, again, fail: () => undefined }, 2, 10);
+  pool.beginTurn(2);
+  answer(pool, { ...REPLY, turn: 2, granted: 2, reserve: 2, window: WINDOW });
+  expect(pool.look(2, now, 10)).toBe('enough');
+  expect(pool.beginTurn(3)).toMatchObject({ kept: 2 });
+  answer(pool, { ...REPLY, turn: 3, granted: 2, window: WINDOW });
+  waiter.over = true;
+  expect(pool.look(2, now, 10)).toBeUndefined();
+});
+
+test('a place is free at Redis, not here, if its work began before every verifier obeyed a change', () => {
+  const { pool, now } = granted();
+  pool.take(1, now.monotonicMs, true);
+  const since = pool.begin();
+  pool.heed(now.monotonicMs + 100);
+  now.monotonicMs += 150;
+  pool.beginTurn(2);
+  answer(pool, { ...REPLY, turn: 2, granted: 1, window: WINDOW });
+  pool.settle(since, 1, 0);
+  expect([pool.look(1, now, 10), pool.available]).toEqual([undefined, 0]);
+});
+
+test('a question may spend what could have been granted under its limit', () => {
+  const { pool, now } = granted();
+  pool.beginTurn(2);
+  answer(pool, { ...REPLY, turn: 2, granted: 10, under: 6, window: WINDOW });
+  expect([5, 6, 10].map((limit) => pool.look(1, now, limit))).toEqual([undefined, 'enough', 'enough']);
+});

@@ -31,7 +31,10 @@ function limitsOf() {
     },
   });
   const limits = new RateLimits({
-    sharedLog: { overridesOf: () => ({ overrides: undefined, pools }), readRecord: async () => undefined },
+    sharedLog: {
+      overridesOf: () => ({ overrides: undefined, obeyedAtMs: 0, pools }),
+      readRecord: async () => undefined,
+    },
     clock: systemClock,
     waitMs: 5000,
     tooSlow: () => new Error('too slow'),

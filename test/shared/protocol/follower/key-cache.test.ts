@@ -13,6 +13,7 @@ const epochOf = (current: boolean) => ({
   pools: noPools,
   current,
   used: false,
+  obeyedAtMs: 0,
 });
 const epoch = epochOf(true);
 const put = (cache: KeyCache, key: string, of = epoch) =>

@@ -35,7 +35,14 @@ test('a report leaves nine tenths of the time free', async () => {
   } as unknown as RedisNodes;
   const log = { debug: () => undefined } as never;
   const usage = new Usage({ nodes, clock, log, periodMs: PERIOD_MS, keysMax: KEYS, ...LIMITS });
-  const epoch = { apiId: 'api', lease: new Lease(clock), pools: noPools, current: true, used: true };
+  const epoch = {
+    apiId: 'api',
+    lease: new Lease(clock),
+    pools: noPools,
+    current: true,
+    used: true,
+    obeyedAtMs: 0,
+  };
   const state = decodeState(['1']);
   const entries = Array.from({ length: KEYS }, (_, n) => new Entry(epoch, `key_${n}`, state));
   const reported = () => calls.reduce((total, { keys }) => total + keys, 0);
@@ -103,7 +110,14 @@ test('repeats an unanswered report, then goes on', async () => {
     keysMax: KEYS,
     ...LIMITS,
   });
-  const epoch = { apiId: 'api', lease: new Lease(clock), pools: noPools, current: true, used: true };
+  const epoch = {
+    apiId: 'api',
+    lease: new Lease(clock),
+    pools: noPools,
+    current: true,
+    used: true,
+    obeyedAtMs: 0,
+  };
   const entry = new Entry(epoch, 'key_1', decodeState(['1']));
   const period = () => timeline.run(timeline.nowMs + PERIOD_MS);
   const count = (times: number) => {
@@ -168,7 +182,14 @@ test('drops and counts a report after an hour', async () => {
   } as unknown as RedisNodes;
   const log = { debug: () => undefined } as never;
   const usage = new Usage({ nodes, clock, log, periodMs: 600_000, keysMax: KEYS, ...LIMITS });
-  const epoch = { apiId: 'api', lease: new Lease(clock), pools: noPools, current: true, used: true };
+  const epoch = {
+    apiId: 'api',
+    lease: new Lease(clock),
+    pools: noPools,
+    current: true,
+    used: true,
+    obeyedAtMs: 0,
+  };
   const entry = new Entry(epoch, 'key_1', decodeState(['1']));
   usage.run();
   usage.count(entry, 'VALID', ['a', 'b', 'a']);
