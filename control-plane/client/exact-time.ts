@@ -1,7 +1,7 @@
 /** A date and a time with its offset, as in RFC 3339. */
 const FORM = /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$/;
 
-/** How such a time looks, for errors. */
+/** The rule for such a time, for errors. */
 export const EXACT_TIME_RULE = 'must be a date and a time that exist, such as 2030-12-31T23:59:59Z';
 
 /**
