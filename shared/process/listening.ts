@@ -1,3 +1,5 @@
+import { ConfigError } from './load-config.ts';
+
 /** Thrown if a listener could not be opened. The message names the setting with the address. */
 class CannotListen extends Error {
   /** True if another attempt may help: the address is in use, perhaps by a process that is about to end. */
@@ -38,13 +40,17 @@ export async function listening<T>(setting: string, place: string, open: Promise
 const EXIT_CONFIG = 78;
 
 /**
- * Resolves with the result of `start`. If `start` cannot listen, writes the reason to standard error and ends
- * the process.
+ * Resolves with the result of `start`. If `start` cannot listen, or a file of the configuration is wrong, writes the reason to
+ * standard error and ends the process.
  */
 export async function startOrExit<T>(start: Promise<T>): Promise<T> {
   try {
     return await start;
   } catch (error) {
+    if (error instanceof ConfigError) {
+      process.stderr.write(`${error.message}\n`);
+      process.exit(EXIT_CONFIG);
+    }
     if (!(error instanceof CannotListen)) throw error;
     process.stderr.write(`cannot listen:\n  ${error.message}\n`);
     process.exit(error.inUse ? 1 : EXIT_CONFIG);

@@ -2,6 +2,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { type Clock, pause } from '../../process/clock.ts';
+import { ConfigError } from '../../process/load-config.ts';
 import type { Logger } from '../../process/log.ts';
 import { command, oneOf } from '../../redis/command.ts';
 import type { RedisNodes } from '../../redis/redis.ts';
@@ -83,7 +84,7 @@ export class HistoryWatch {
   #savedMs = Number.NEGATIVE_INFINITY;
   #isSaved = true;
 
-  /** Throws if the file cannot be understood. */
+  /** Throws a ConfigError if the file cannot be understood. */
   constructor(options: HistoryWatchOptions) {
     this.#options = options;
     this.#firm = readMarks(options.file);
@@ -102,7 +103,7 @@ export class HistoryWatch {
         // An older Redis may not list an API. All are compared in each round that begins.
         const marked = after === '' ? [SHARED_LOG, ...this.#firm.keys(), ...this.#loose.keys()] : [];
         const listed = await apiIds(this.#options.nodes, after, APIS_PER_TICK);
-        await this.#visitAll([...new Set([...marked, ...listed])]);
+        await this.compare([...new Set([...marked, ...listed])]);
         after = listed.length < APIS_PER_TICK ? '' : (listed.at(-1) ?? '');
       } catch (error) {
         this.#options.log.debug({ err: error }, 'the watch of histories is waiting for Redis');
@@ -128,7 +129,8 @@ export class HistoryWatch {
     return accepted;
   }
 
-  async #visitAll(apiIds: readonly string[]): Promise<void> {
+  /** Compares the histories of these APIs with their marks, once. */
+  async compare(apiIds: readonly string[]): Promise<void> {
     const seen = new Map<string, Mark>();
     for (let at = 0; at < apiIds.length; at += APIS_PER_TICK) {
       const page = apiIds.slice(at, at + APIS_PER_TICK);
@@ -185,7 +187,7 @@ export class HistoryWatch {
     if (refusal) return undefined;
     if (mark && state === 'OLDER') this.#tellLost(apiId, mark);
     else if (loose && state === 'SAME' && reply.head < loose.sequence) this.#tellLost(apiId, loose);
-    else if (mark && !mark.ended && state === 'NEWER' && reply.created !== mark.created) {
+    else if (mark && !mark.ended && state === 'NEWER' && Number(reply.created) > Number(mark.created)) {
       this.#tell(apiId, mark, 'an API was made again without being deleted');
       this.#end(apiId);
     }
@@ -275,11 +277,22 @@ function readMarks(file: string): Map<string, Mark> {
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
-    throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return new Map();
+    throw new ConfigError([`HISTORY_FILE: ${file} cannot be read (${code})`]);
   }
-  const marks: unknown = JSON.parse(text);
+  const marks = parsed(text);
   if (!Value.Check(Type.Record(Type.String(), Mark), marks))
-    throw new Error('HISTORY_FILE: is not a file of this setting: name another, or remove it');
+    throw new ConfigError([
+      `HISTORY_FILE: ${file} is damaged, or no file of this setting: restore it, or remove it (then a restore of Redis since is not noticed)`,
+    ]);
   return new Map(Object.entries(marks));
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

@@ -10,8 +10,9 @@
 -- Returns {'NONE'} if there is no such API
 --         | {state, created, generation, '1' if it is deleted, sequence and hash of the next mark, refusal, sequence of the head}
 --   state: SAME | NEWER, of a later life of the API or accepted since | OLDER | REFUSED, by this call
---   refusal: '' or generation, sequence and hash of the mark that is missing, and the sequence of the head at that time
-local c, Z, s, h, X, d, deleted = unpack(redis.call('HMGET', head, 'c', 'Z', 's', 'h', 'X', 'd', 'deleted'))
+--   refusal: '' or generation, sequence and hash of the mark that is missing, the sequence of the head at that time, and the
+--     time of creation of the mark; of what several control planes miss, the latest
+local c, Z, s, h, X, V, d, deleted = unpack(redis.call('HMGET', head, 'c', 'Z', 's', 'h', 'X', 'V', 'd', 'deleted'))
 if not c then return {'NONE'} end
 Z, s, h, X = Z or '0', s or '0', h or '', X or ''
 
@@ -22,20 +23,37 @@ local function hashAt(wanted)
   return entry and entry[2][2]
 end
 
+-- Compares two lists of numbers by the first that differs.
+local function isLater(a, b)
+  for i, number in ipairs(a) do
+    if tonumber(number) ~= tonumber(b[i]) then return tonumber(number) > tonumber(b[i]) end
+  end
+  return false
+end
+
+-- Tells whether an acceptance since the mark was made names it or a later entry. A generation alone does not: whoever
+-- accepted may not have known of this mark.
+local function isAccepted()
+  local life, number = string.match(V or '', '^(%d+) (%d+)$')
+  local isSince = created ~= c or tonumber(generation) < tonumber(Z)
+  return life and isSince and not isLater({created, sequence}, {life, number})
+end
+
 local state = 'SAME'
 if created ~= '' then
-  local life, mine = tonumber(c) - tonumber(created), tonumber(Z) - tonumber(generation)
-  if life > 0 or life == 0 and mine > 0 then state = 'NEWER'
-  elseif life < 0 or mine < 0 or tonumber(s) < tonumber(sequence) then state = 'OLDER'
+  if tonumber(c) > tonumber(created) or isAccepted() then state = 'NEWER'
+  elseif c ~= created or Z ~= generation or tonumber(s) < tonumber(sequence) then state = 'OLDER'
   else
     local found = hashAt(sequence)
     if found and found ~= hash then state = 'OLDER' end
   end
 end
 if state == 'OLDER' and firm == '1' then
-  local g, n = string.match(X, '^(%d+) (%d+)')
-  if not g or tonumber(g) < tonumber(generation) or g == generation and tonumber(n) < tonumber(sequence) then
-    X = generation .. ' ' .. sequence .. ' ' .. hash .. ' ' .. s
+  local g, n, life = string.match(X, '^(%d+) (%d+) %S* %d+ ?(%d*)')
+  -- An older release notes no life.
+  if life == '' then life = c end
+  if not g or isLater({created, generation, sequence}, {life, g, n}) then
+    X = generation .. ' ' .. sequence .. ' ' .. hash .. ' ' .. s .. ' ' .. created
     redis.call('HSET', head, 'X', X)
     if not g then state = 'REFUSED' end
   end

@@ -181,9 +181,15 @@ test('a verifier that registered since tells of lost history', async () => {
   await fleet.until(async () => (await diverged()) > 0);
 });
 
-test('a damaged file ends the start', async () => {
-  writeFileSync(join(directory, 'damaged'), '{"shop":1}');
-  await expect(fleet.addControlPlane({ HISTORY_FILE: join(directory, 'damaged') })).rejects.toThrow(
-    /HISTORY_FILE/,
+test.each([
+  ['empty', ''],
+  ['cut off', '{"shop":{"created":"1"'],
+  ['of something else', '{"shop":1}'],
+  ['a list', '[]'],
+])('a file that is %s ends the start with its name', async (_, text) => {
+  const damaged = join(directory, 'damaged');
+  writeFileSync(damaged, text);
+  await expect(fleet.addControlPlane({ HISTORY_FILE: damaged })).rejects.toThrow(
+    new RegExp(`^wrong configuration:\\n  HISTORY_FILE: ${damaged} is damaged`),
   );
 });
