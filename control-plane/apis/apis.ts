@@ -3,6 +3,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { apiIds, createApi, createSharedLog } from '#shared/protocol/log/new-log.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
+import { TOKEN_LEEWAY } from '#shared/protocol/timing.ts';
 import { fenceTokens, type SetTokens } from '#shared/protocol/writer/sweep.ts';
 import { setTokens } from '#shared/protocol/writer/sweep-store.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
@@ -31,6 +32,10 @@ export interface Api extends ApiDefaults, Managed {
   readonly createdAt: number;
   /** True if verifiers issue tokens about its keys. */
   readonly tokens?: boolean;
+  /** The audiences that these may have; absent = its own id. */
+  readonly tokenAudiences?: readonly string[];
+  /** The time for which others accept a token after its end, milliseconds; absent = a minute. */
+  readonly tokenLeewayMs?: number;
   /** Number of changes of its name, defaults and rules. */
   readonly sequence: number;
   /** Number of the API's keys. */
@@ -51,6 +56,8 @@ export type ApiPatch = {
   readonly name?: string;
   readonly managedBy?: string | null;
   readonly tokens?: boolean | null;
+  readonly tokenAudiences?: readonly string[] | null;
+  readonly tokenLeewayMs?: number | null;
 } & {
   readonly [Name in keyof ApiDefaults]?: ApiDefaults[Name] | null;
 };
@@ -60,10 +67,12 @@ const FIELDS = {
   ...{ name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' },
   ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest', disableUnusedAfterMs: 'unused' },
   ...{ managedBy: 'managed', selfRevocation: 'revocable', tokens: 'T' },
+  ...{ tokenAudiences: 'aud', tokenLeewayMs: 'leeway' },
 } as const;
 /** Fields of the head that are flags, or text; others are numbers. */
 const FLAGS: readonly string[] = ['selfRevocation', 'tokens'];
 const TEXTS: readonly string[] = ['name', 'defaultPrefix', 'managedBy'];
+const LISTS: readonly string[] = ['tokenAudiences'];
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
 /** Shortest lease with which tokens are of use. */
@@ -128,7 +137,9 @@ export class Apis {
   ): Promise<{ readonly sequence: number; readonly before: object } | undefined> {
     const { head } = apiKeys(apiId);
     const now = this.#clock.wallMs();
-    const fence = patch.tokens === true ? await this.#fenceTokens(apiId) : '';
+    for (const audience of patch.tokenAudiences ?? [])
+      if (audience !== apiId && !OTHER_AUDIENCE.test(audience)) throw wrongAudience(apiId, audience);
+    const fence = await this.#fenceTokens(apiId, patch);
     const run = updateApi({ head, condition: ifSequence ?? '', now, fence, fields: encode(patch, now) });
     const { reply, replicated } = await this.#writer.send(run);
     if (reply.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, reply.changes);
@@ -144,10 +155,16 @@ export class Apis {
   }
 
   /**
-   * Makes changes wait for tokens before there are any; returns the name of this. Rejects with BAD_REQUEST if there can be no
-   * tokens.
+   * Makes changes wait for tokens before there are any, and for their leeway before it is longer; returns the name of this, `''`
+   * = there is no need. Rejects with BAD_REQUEST if there can be no tokens.
    */
-  async #fenceTokens(apiId: string): Promise<string> {
+  async #fenceTokens(apiId: string, { tokens, tokenLeewayMs }: ApiPatch): Promise<string> {
+    if (tokens !== true && tokenLeewayMs === undefined) return '';
+    const { head } = apiKeys(apiId);
+    const [created, waits, present] = await this.#nodes.run(head, (redis) =>
+      redis.hmget(head, 'c', 'Tf', FIELDS.tokenLeewayMs),
+    );
+    if (tokens !== true && !waits) return '';
     if (!this.#hasTokens)
       throw new ApiError('BAD_REQUEST', 'tokens: need TOKEN_KEY_FILE, at control planes and verifiers');
     if (this.#leaseMs < TOKENS_LEASE_MS_MIN)
@@ -156,14 +173,16 @@ export class Apis {
         `tokens: need a LEASE_MS of at least ${TOKENS_LEASE_MS_MIN}, because each ends two seconds before its lease`,
       );
     const token = randomUUID();
-    if (!(await this.isKnown(apiId))) return token;
+    if (!created) return token;
+    const stays = tokenLeewayMs === undefined && present ? Number(present) : undefined;
+    const leewayMs = stays ?? tokenLeewayMs ?? TOKEN_LEEWAY.usualMs;
     await createSharedLog(this.#writer, this.#clock.wallMs(), this.#leaseMs);
     const set: SetTokens = async (id, step) => {
-      const run = setTokens({ head: apiKeys(id).head, step, token });
+      const run = setTokens({ head: apiKeys(id).head, step, token, leeway: leewayMs });
       const { reply, replicated } = await this.#writer.send(run);
       return reply && replicated;
     };
-    if (!(await fenceTokens(set, apiId, token))) throw overtaken();
+    if (!(await fenceTokens(set, apiId, token, leewayMs))) throw overtaken();
     return token;
   }
 
@@ -239,14 +258,30 @@ export class Apis {
 function encode(patch: ApiPatch, nowMs: number): (string | number)[] {
   const fields = NAMES.flatMap((name) => {
     const value = patch[name];
-    return value === undefined ? [] : [FIELDS[name], value === true ? 1 : value || ''];
+    return value === undefined ? [] : [FIELDS[name], textOf(value)];
   });
   const { disableUnusedAfterMs: unused } = patch;
   return unused === undefined ? fields : [...fields, 'unusedSince', unused === null ? '' : nowMs];
 }
 
-const decode = (name: keyof ApiPatch, text: string) =>
-  FLAGS.includes(name) || (TEXTS.includes(name) ? text : Number(text));
+const textOf = (value: NonNullable<unknown> | null): string | number => {
+  if (typeof value === 'number') return value;
+  return Array.isArray(value) ? JSON.stringify(value) : value === true ? 1 : String(value || '');
+};
+
+const decode = (name: keyof ApiPatch, text: string) => {
+  if (LISTS.includes(name)) return JSON.parse(text);
+  return FLAGS.includes(name) || (TEXTS.includes(name) ? text : Number(text));
+};
+
+/** An audience that no API's id can be. */
+const OTHER_AUDIENCE = /^[\x21-\x7e]*[:/.][\x21-\x7e]*$/;
+
+const wrongAudience = (apiId: string, audience: string) =>
+  new ApiError(
+    'BAD_REQUEST',
+    `tokenAudiences: ${JSON.stringify(audience)} must be ${apiId}, the API's own id, or have a colon, slash or dot and no space, as https://${audience.replace(/[^\w-]/g, '') || 'files'}.example.com: the id of another API cannot be one`,
+  );
 
 const aboveMax = (defaultMs: number, maxMs: number) =>
   new ApiError(

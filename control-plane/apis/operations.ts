@@ -1,9 +1,17 @@
 import { type TNull, type TOptional, type TUnion, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
+import { TOKEN_LEEWAY } from '#shared/protocol/timing.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
-import { IfSequence, LastSequence, PropagationResponse, WaitMs } from '../schema/changes.ts';
+import {
+  IfSequence,
+  LastSequence,
+  Propagation,
+  PropagationResponse,
+  SequenceText,
+  WaitMs,
+} from '../schema/changes.ts';
 import { Name } from '../schema/key-fields.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import {
@@ -78,7 +86,17 @@ const DEFAULTS_VIEW = {
 
 const TOKENS = Type.Boolean({
   description:
-    'true: verifiers issue tokens about its keys (keys.issueToken). Changes that end tokens, also of roles and identities, are then complete when these have ended, after about 10 s.',
+    'true: verifiers issue tokens about its keys (keys.issueToken). Changes that end tokens, also of roles and identities, are then complete when these have ended, after about 10 s and `tokenLeewayMs`.',
+});
+const TOKEN_AUDIENCES = List(Type.String({ minLength: 1, maxLength: 256 }), {
+  ...{ minItems: 1, maxItems: 10, uniqueItems: true },
+  description:
+    'Whom tokens may be for: `aud`. The first one is the default. Each is the id of this API, or a text with a colon, slash or dot. Absent: the id of this API alone. Taking one away is complete when tokens for it have ended.',
+});
+const TOKEN_LEEWAY_MS = Type.Integer({
+  ...{ minimum: 0, maximum: TOKEN_LEEWAY.maxMs },
+  description:
+    'The longest time for which a service behind accepts a token after its end, ms. Changes wait for it. Absent: 60000.',
 });
 
 const ApiView = Type.Object({
@@ -86,6 +104,12 @@ const ApiView = Type.Object({
   name: Type.Optional(Type.String()),
   ...DEFAULTS_VIEW,
   tokens: Type.Optional(Type.Boolean({ description: 'true: verifiers issue tokens about its keys.' })),
+  tokenAudiences: Type.Optional(
+    List(Type.String(), { description: 'Whom these may be for; absent: the id of this API.' }),
+  ),
+  tokenLeewayMs: Type.Optional(
+    Type.Integer({ description: 'The time for which others accept one after its end, ms; absent: 60000.' }),
+  ),
   ...MANAGED_VIEW,
   createdAt: Time('When it was created'),
   sequence: LastSequence,
@@ -203,27 +227,63 @@ const updateApi = operation({
   name: 'apis.updateApi',
   kind: 'change',
   summary: 'Change the name of an API, the defaults of its new keys and its rules',
-  description: 'Absent fields stay unchanged; null clears a field. Existing keys do not change.',
+  description:
+    'Absent fields stay unchanged; null clears a field. Existing keys do not change. A change that ends tokens returns when these have ended, like updateKey, and has `propagation`.',
   permissions: ['api.<apiId>.update_api'],
   request: Fields({
     apiId: ApiId,
     name: Type.Optional(Name),
     ...CHANGED_DEFAULTS,
     tokens: Type.Optional(Type.Union([TOKENS, Type.Null()])),
+    tokenAudiences: Type.Optional(Type.Union([TOKEN_AUDIENCES, Type.Null()])),
+    tokenLeewayMs: Type.Optional(Type.Union([TOKEN_LEEWAY_MS, Type.Null()])),
     ...CHANGED_MANAGED,
     ifSequence: IfSequence,
+    waitMs: WaitMs,
   }),
-  response: Type.Object({ apiId: Id('the API'), sequence: LastSequence }),
+  response: Type.Object({
+    ...{ apiId: Id('the API'), sequence: LastSequence },
+    propagation: Type.Optional(Propagation),
+  }),
   event: 'api.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop', defaultPrefix: 'shop' },
-  async handle(call, { apis }: { apis: Apis }) {
-    const { apiId, ifSequence, ...patch } = call.request;
+  async handle(call, { apis, changeWriter }: { apis: Apis; changeWriter: ChangeWriter }) {
+    const { apiId, ifSequence, waitMs, ...patch } = call.request;
     call.intend(patch);
     const updated = await apis.update(apiId, patch, ifSequence);
     if (updated === undefined) throw apiNotFound(apiId);
     call.note({}, { before: updated.before, after: patch });
-    return { apiId, sequence: updated.sequence };
+    const { sequence } = updated;
+    const { tokens, tokenAudiences, tokenLeewayMs } = patch;
+    if (!(tokens === false || tokens === null) && tokenAudiences === undefined && tokenLeewayMs === undefined)
+      return { apiId, sequence };
+    // Tokens from before this no-op have the former audiences, and end by the former leeway.
+    const write = { apiId, operation: 'noop', keyId: '', fields: {}, endsTokens: true } as const;
+    const propagation = await changeWriter.apply(write, waitMs, () => call.giveTurnBack());
+    if (propagation === undefined) throw apiNotFound(apiId);
+    return { apiId, sequence, propagation };
+  },
+});
+
+const getApiPropagation = operation({
+  name: 'apis.getApiPropagation',
+  kind: 'query',
+  summary: 'See how far a change of the tokens of an API has come',
+  description: 'For changes that returned `pending`.',
+  permissions: ['api.<apiId>.read_api'],
+  request: Fields({ apiId: ApiId, sequence: SequenceText }),
+  response: PropagationResponse,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { apiId: 'shop', sequence: '1' },
+  async handle(
+    { request: { apiId, sequence } },
+    { apis, changeWriter }: { apis: Apis; changeWriter: ChangeWriter },
+  ) {
+    if (!(await apis.isKnown(apiId))) throw apiNotFound(apiId);
+    const propagation = await changeWriter.status(apiId, '', Number(sequence));
+    if (!propagation) throw apiNotFound(apiId);
+    return { propagation };
   },
 });
 
@@ -332,4 +392,5 @@ export const apiOperations = [
   listApis,
   deleteApi,
   getApiVerifications,
+  getApiPropagation,
 ] as const;

@@ -11,7 +11,7 @@ import { collect, type Page } from './pages.ts';
 import type { Session } from './session.ts';
 import { openPage } from './terminal/browser.ts';
 import { type Columns, count, lineWidth, list, printable, table } from './terminal/output.ts';
-import { confirm, printChange, waitOption } from './terminal/print-change.ts';
+import { afterTokens, confirm, printChange, waitOption } from './terminal/print-change.ts';
 import { givenSecret } from './terminal/prompt.ts';
 import { TimeOption } from './times.ts';
 
@@ -191,7 +191,16 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   else {
     const subject =
       (await words.subject?.(answer as never, input as never, client)) ?? subjectOf(row, answer, input);
-    const { propagation } = answer;
+    // Who gave a time waits no longer.
+    const propagation =
+      answer.propagation && input['waitMs'] === undefined && !name.endsWith('Propagation')
+        ? await afterTokens(
+            session,
+            (of, ref) => client.call(of, ref),
+            { ...input, ...answer },
+            answer.propagation,
+          )
+        : answer.propagation;
     const about = typeof keyId === 'string' ? { keyId: input['keyId'] } : {};
     if (propagation) printChange(session, subject, { ...about, ...answer, propagation });
     else session.print(answer, () => subject);

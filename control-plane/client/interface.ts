@@ -32,6 +32,7 @@ export const OPERATION_KINDS = {
   'apis.listApis': 'query',
   'apis.deleteApi': 'change',
   'apis.getVerifications': 'query',
+  'apis.getApiPropagation': 'query',
   'apis.listKeys': 'query',
   'apis.listRefusedKeys': 'query',
   'apis.listRefusals': 'query',
@@ -923,15 +924,20 @@ export interface Operations {
       readonly disableUnusedAfterMs?: number | null | undefined;
       readonly selfRevocation?: boolean | null | undefined;
       readonly tokens?: boolean | null | undefined;
+      readonly tokenAudiences?: readonly (string)[] | null | undefined;
+      readonly tokenLeewayMs?: number | null | undefined;
       readonly managedBy?: string | null | undefined;
       /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
       readonly ifSequence?: number | undefined;
+      /** Maximum time to wait for the change to be complete, ms. */
+      readonly waitMs?: number | undefined;
     };
     output: {
       /** The id of the API. */
       readonly apiId: string;
       /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
       readonly sequence: number;
+      readonly propagation?: Propagation;
       /** Only if the call removed something: the fields that were null in it, such as `expires`. */
       readonly removed?: readonly (string)[];
     };
@@ -1015,6 +1021,16 @@ export interface Operations {
         readonly forbidden: number;
       })[];
     };
+  };
+  /** See how far a change of the tokens of an API has come. */
+  'apis.getApiPropagation': {
+    input: {
+      /** The API that keys belong to. */
+      readonly apiId: string;
+      /** The `sequence` in the response to the change. */
+      readonly sequence: number;
+    };
+    output: DeleteKeyOutput;
   };
   /** List the keys of an API. */
   'apis.listKeys': {
@@ -2652,6 +2668,10 @@ interface GetApiOutput {
   readonly selfRevocation?: boolean;
   /** true: verifiers issue tokens about its keys. */
   readonly tokens?: boolean;
+  /** Whom these may be for; absent: the id of this API. */
+  readonly tokenAudiences?: readonly (string)[];
+  /** The time for which others accept one after its end, ms; absent: 60000. */
+  readonly tokenLeewayMs?: number;
   /** Name of the set of files that declares it. */
   readonly managedBy?: string;
   /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */

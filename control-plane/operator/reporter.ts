@@ -113,6 +113,12 @@ export function propagated(propagation: Propagation): Report['conditions'][numbe
   const { state, durable, sequence } = propagation;
   const laggards = 'laggards' in propagation ? (propagation.laggards as readonly string[]) : [];
   if (state === 'pending') {
+    const tokens =
+      'tokens' in propagation && propagation.tokens === 'pending' && propagation.by !== undefined;
+    if (tokens) {
+      const message = `every verifier answers by change ${sequence}, but a token from before may be accepted`;
+      return { type: 'Propagated', status: 'False', reason: 'Pending', message };
+    }
     const names = laggards.length > 0 ? ` by ${laggards.slice(0, 3).join(', ')}` : ' by every verifier';
     const message = `change ${sequence} is not confirmed${names} yet`;
     return { type: 'Propagated', status: 'False', reason: 'Pending', message };

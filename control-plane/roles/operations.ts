@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
-import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
+import { type ChangeWriter, isAtVerifiers } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';
@@ -424,7 +424,7 @@ async function takeFromRoles(
     const [first, ...others] = await roles.without(slug);
     if (!first) return [...roleIds];
     const { outcomes, propagation } = await changeWriter.applyAll([first, ...others], leftMs());
-    if (propagation?.state === 'pending')
+    if (propagation && !isAtVerifiers(propagation))
       throw unavailable(
         'some verifiers may not know yet that roles have lost the permission: send the call again',
       );

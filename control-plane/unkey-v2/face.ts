@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox';
+import { isAtVerifiers } from '#shared/protocol/writer/writer.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import type { Propagation, PropagationResponse } from '../schema/changes.ts';
 import { makeCursor, openCursor } from '../schema/lists.ts';
@@ -105,13 +106,13 @@ const Pagination = Type.Object({
   hasMore: Type.Boolean({ description: 'true: there is a next page.' }),
 });
 
-/** Throws SERVICE_UNAVAILABLE while a change is not complete, because the response has no room to say so. */
+/** Throws SERVICE_UNAVAILABLE while a change is not complete at the verifiers, because the response has no room to say so. */
 export function onceComplete(
-  { state, sequence }: Static<typeof Propagation>,
+  propagation: Static<typeof Propagation>,
   advice = 'send it again to wait for it',
 ): void {
-  if (state !== 'complete')
-    throw unavailable(`the change is written as ${sequence} and not complete yet; ${advice}`);
+  if (!isAtVerifiers(propagation))
+    throw unavailable(`the change is written as ${propagation.sequence} and not complete yet; ${advice}`);
 }
 
 /** The answer without content that a face gives to a complete change. */

@@ -25,7 +25,7 @@ test.skipIf(isMissing)(`PyJWT verifies a token${lacking(isMissing ? ['python3 py
   });
   onTestFinished(() => fleet.stop());
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', permissions: ['files.read'] });
-  await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true });
+  await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true, tokenLeewayMs: 0 });
   const address = fleet.verifiers[0]?.address ?? '';
   const issued = await fleet.decided(() => fleet.post(`${address}/v1/keys.issueToken`, { key }));
   const check = () => python(address, issued.body.token, 'shop');

@@ -8,17 +8,20 @@ import type { Verdict, VerdictSource } from './verdict.ts';
 import { showsKey, VERDICT_FIELDS, type VerdictWithKey } from './verdict-body.ts';
 
 /** A key about which a token may be issued at this instant, and the token's end. */
-interface Issue {
+export interface Issue {
   readonly verdict: VerdictWithKey;
   /** Unix seconds. */
   readonly endS: number;
+  /** Whom it may be for; the first is the default. */
+  readonly audiences: readonly string[];
 }
 
 /** Returns what may be issued about a verdict that was decided in this synchronous block; undefined = nothing. */
 function issueAbout(verdict: Verdict | undefined, nowMs: number): Issue | undefined {
   if (verdict?.code !== 'VALID' || !showsKey(verdict)) return undefined;
   const endS = Math.floor(endMsOf(verdict.entry) / 1000);
-  return 1000 * endS > nowMs ? { verdict, endS } : undefined;
+  const { apiId, lease } = verdict.entry.epoch;
+  return 1000 * endS > nowMs ? { verdict, endS, audiences: lease.tokenAudiences ?? [apiId] } : undefined;
 }
 
 /** A token ends with the first of the leases from which its verdict follows, and with its key. */
@@ -36,6 +39,7 @@ export type NoToken = 'off' | 'clock' | 'lease' | 'large';
 function reasonOf(verdict: Verdict | undefined): NoToken {
   const lease = verdict?.entry?.epoch.lease;
   if (lease?.hasTokens === false) return 'off';
+  if (lease?.hasTokens === undefined) return 'lease';
   return lease?.isClockRight === false ? 'clock' : 'lease';
 }
 
@@ -67,12 +71,19 @@ export class TokenIssuer {
     return reason;
   }
 
-  /** @param permissions those that the token has of the key's; undefined = all */
-  sign({ verdict, endS }: Issue, audience?: string, permissions?: readonly string[]): string {
+  /**
+   * @param audience one of those of the issue
+   * @param permissions those that the token has of the key's; undefined = all
+   */
+  sign(
+    { verdict, endS, audiences }: Issue,
+    audience = audiences[0],
+    permissions?: readonly string[],
+  ): string {
     this.counts.issued++;
     const { keyId, epoch } = verdict.entry;
     return this.#keys.sign({
-      ...{ sub: keyId, aud: audience ?? epoch.apiId, exp: endS },
+      ...{ sub: keyId, aud: audience, api: epoch.apiId, exp: endS },
       externalId: VERDICT_FIELDS.externalId.value(verdict),
       permissions: permissions ?? VERDICT_FIELDS.permissions.value(verdict) ?? [],
     });
@@ -85,7 +96,7 @@ export const TOKEN_LENGTH_MAX = 2048;
 const KEPT_MAX = 10_000;
 
 /** A token that was issued, and what it says. */
-interface Kept extends Pick<Issue, 'endS'>, Pick<VerdictWithKey, 'effectivePermissions'> {
+interface Kept extends Pick<Issue, 'endS' | 'audiences'>, Pick<VerdictWithKey, 'effectivePermissions'> {
   readonly details: Entry['details'];
   /** `''` = it is too long. */
   readonly token: string;
@@ -129,9 +140,9 @@ export class VerdictsWithTokens implements VerdictSource {
     return verdict;
   }
 
-  #keptAbout({ verdict: { entry, effectivePermissions }, endS }: Issue): Kept | undefined {
+  #keptAbout({ verdict: { entry, effectivePermissions }, endS, audiences }: Issue): Kept | undefined {
     const kept = this.#kept.get(entry);
-    if (kept === undefined || kept.endS > endS) return undefined;
+    if (kept === undefined || kept.endS > endS || kept.audiences[0] !== audiences[0]) return undefined;
     // Changes replace these objects.
     if (kept.details !== entry.details || kept.effectivePermissions !== effectivePermissions)
       return undefined;
@@ -143,7 +154,7 @@ export class VerdictsWithTokens implements VerdictSource {
     // Part of many answers.
     const token = flattenString(this.#issuer.sign(issue));
     const kept = {
-      ...{ details: entry.details, effectivePermissions, endS: issue.endS },
+      ...{ details: entry.details, effectivePermissions, endS: issue.endS, audiences: issue.audiences },
       token: token.length > TOKEN_LENGTH_MAX ? '' : token,
     };
     this.#kept.set(entry, kept);

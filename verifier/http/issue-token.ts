@@ -4,7 +4,7 @@ import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
 import { DEFAULT_REQUIREMENTS, KEY_LENGTH_MAX, questionAbout, requiring } from '../core/question.ts';
-import type { NoToken, TokenIssuer } from '../core/tokens.ts';
+import type { Issue, NoToken, TokenIssuer } from '../core/tokens.ts';
 import type { VerdictSource } from '../core/verdict.ts';
 import { readJson } from './json-body.ts';
 import { answerJson } from './respond.ts';
@@ -46,6 +46,10 @@ export function issueTokenRoute(
       ? requiring({ and: permissions }, (fault) => badRequest(`permissions: ${fault}`))
       : DEFAULT_REQUIREMENTS;
     const question = questionAbout(key, { requirements, allowedApis: scope?.allowedApis });
+    const recheck = { ...question, isRecheck: true };
+    const first = verifier.decide(recheck) ?? (await verifier.lookUp(recheck));
+    // Nothing is taken for a token that there cannot be.
+    if (first.code === 'VALID') issueFor(audience, tokens.issue(verifier.decide(recheck)));
     const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
     refusals?.note(verdict, question, { requestId });
     const { code } = verdict;
@@ -55,11 +59,19 @@ export function issueTokenRoute(
         `key: ${VERDICTS[code].sentence}`,
       );
     // The verdict may be older than the lease.
-    const issue = tokens.issue(verifier.decide({ ...question, isRecheck: true }));
-    if (typeof issue === 'string') throw noToken(issue);
+    const issue = issueFor(audience, tokens.issue(verifier.decide(recheck)));
     const token = tokens.sign(issue, audience, permissions);
     answerJson(response, 200, JSON.stringify({ token, expiresAt: 1000 * issue.endS, requestId }));
   };
+}
+
+/** Returns what is issued; throws if nothing is, or not for this audience. */
+function issueFor(audience: string | undefined, issue: Issue | NoToken): Issue {
+  if (typeof issue === 'string') throw noToken(issue);
+  if (audience === undefined || issue.audiences.includes(audience)) return issue;
+  throw badRequest(
+    'audience: must be one that the API of the key has; list it in its `tokenAudiences` by apis.updateApi',
+  );
 }
 
 /** Returns the reason for which a good key gets no token. */

@@ -289,7 +289,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
           (api: Readonly<Record<string, number>>) => api[name] && lengthInWords(api[name]),
         ]),
       ),
-      ...columns('selfRevocation managedBy driftedAt'),
+      ...columns('selfRevocation tokens tokenAudiences tokenLeewayMs managedBy driftedAt'),
     },
   },
   'apis.updateApi': {
@@ -299,6 +299,10 @@ export const WORDS: Readonly<Record<string, Words>> = {
       'apis update shop --default-lifetime 30d --max-lifetime 90d',
     ],
     fields: LIFETIMES,
+  },
+  'apis.getApiPropagation': {
+    as: 'apis propagation',
+    help: 'show whether an earlier change of the tokens of an API is complete; the change printed its sequence',
   },
   'apis.listApis': {
     help: 'list the APIs that the root key may read',

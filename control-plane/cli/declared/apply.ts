@@ -2,6 +2,7 @@ import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { dirname, join } from 'node:path';
 import { scheduler } from 'node:timers/promises';
 import type { Clock } from '#shared/process/clock.ts';
+import { TOKEN_LEEWAY } from '#shared/protocol/timing.ts';
 import type { ChangeStatus } from '#shared/protocol/writer/writer.ts';
 import { canBeSecret } from '#shared/rules/key-format.ts';
 import { digestOf, makeSecret } from '../../client/own-secret.ts';
@@ -223,7 +224,10 @@ function link(own: string, file: string, id: string): void {
   rmSync(own, { force: true });
 }
 
-/** Waits until all changes are complete, at most COMPLETE_MS_MAX: of each log, the last has all others before it. */
+/**
+ * Waits until all changes are complete, at most COMPLETE_MS_MAX, and longer for tokens: of each log, the last has all others before
+ * it.
+ */
 async function completion(
   call: Call,
   written: readonly Written[],
@@ -234,17 +238,19 @@ async function completion(
   for (const each of written)
     if (each.sequence > (last.get(each.log)?.sequence ?? -1)) last.set(each.log, each);
   const laggards = new Set<string>();
+  const mostMs = (hasOnlyTokens: boolean) => COMPLETE_MS_MAX + (hasOnlyTokens ? TOKEN_LEEWAY.maxMs : 0);
   let waiting = [...last.values()];
   for (let pauseMs = ASK_FIRST_MS; ; pauseMs = Math.min(2 * pauseMs, ASK_MAX_MS)) {
     laggards.clear();
     const states = await inParallel(waiting, async ({ operation, ref, sequence }) => {
       const { propagation } = await call<{ propagation: ChangeStatus }>(operation, { ...ref, sequence });
       if (propagation.state === 'pending') for (const name of propagation.laggards ?? []) laggards.add(name);
-      return propagation.state;
+      return propagation;
     });
-    waiting = waiting.filter((_, i) => states[i] === 'pending');
+    waiting = waiting.filter((_, i) => states[i]?.state === 'pending');
+    const hasOnlyTokens = states.every(({ state, by }) => state === 'complete' || by !== undefined);
     const tookMs = clock.monotonicMs() - startedAtMs;
-    if (waiting.length === 0 || tookMs > COMPLETE_MS_MAX)
+    if (waiting.length === 0 || tookMs > mostMs(hasOnlyTokens))
       return { state: waiting.length === 0 ? 'complete' : 'pending', tookMs, laggards: [...laggards] };
     await scheduler.wait(pauseMs);
   }

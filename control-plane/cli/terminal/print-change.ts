@@ -1,3 +1,4 @@
+import { scheduler } from 'node:timers/promises';
 import { styleText } from 'node:util';
 import { Option } from 'commander';
 import type { ChangeStatus, Propagation } from '#shared/protocol/writer/writer.ts';
@@ -39,6 +40,41 @@ export function printChange(
   }
   if (propagation.overtakenBy !== undefined) session.end('NO');
   else if (propagation.state === 'pending') session.end('PENDING');
+}
+
+/** The operations that tell how far a change has come, by what it changed. */
+const PROGRESS = {
+  keyId: 'keys.getPropagation',
+  roleId: 'permissions.getRolePropagation',
+  identityId: 'identities.getIdentityPropagation',
+  apiId: 'apis.getApiPropagation',
+} as const;
+const ASK_AGAIN_MS = 2000;
+
+/**
+ * Asks on while only tokens from before a change are left, and tells for how long; returns how far it has come then.
+ * @param about what changed, by the names in PROGRESS
+ */
+export async function afterTokens(
+  session: Session,
+  call: <T>(operation: string, input: object) => Promise<T>,
+  about: Readonly<Record<string, unknown>>,
+  first: ChangeStatus,
+): Promise<ChangeStatus> {
+  const name = (Object.keys(PROGRESS) as (keyof typeof PROGRESS)[]).find(
+    (each) => typeof about[each] === 'string',
+  );
+  let propagation = first;
+  while (name && propagation.state === 'pending' && propagation.tokens === 'pending' && propagation.by) {
+    const { completeBy = 0, sequence } = propagation;
+    session.note(
+      `Verifiers have applied change ${sequence}. Waiting until ${time(completeBy)} for tokens from before.`,
+    );
+    await scheduler.wait(ASK_AGAIN_MS);
+    const ref = { [name]: about[name], sequence: String(sequence) };
+    ({ propagation } = await call<{ propagation: ChangeStatus }>(PROGRESS[name], ref));
+  }
+  return propagation;
 }
 
 /** Asks for confirmation of something that cannot be undone; without a terminal, requires `--yes`. */

@@ -19,6 +19,12 @@ interface Defaults extends Partial<Record<Time, number>> {
   readonly selfRevocation?: boolean;
 }
 
+interface Tokens {
+  readonly tokens?: boolean;
+  readonly tokenAudiences?: readonly string[];
+  readonly tokenLeewayMs?: number;
+}
+
 /** Inputs for an API's defaults for new keys and its rules, in the forms that create and change an API. */
 export function DefaultFields({ of }: { of?: Defaults }) {
   return (
@@ -74,12 +80,19 @@ export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
 export function ApiSettings({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
   const [message, setMessage] = useState('');
-  const save = async (entry: FormEntry, had: boolean, ifSequence?: number) => {
+  const save = async (entry: FormEntry, had: Tokens, ifSequence?: number) => {
     const name = entry('name');
     const tokens = entry('tokens') === 'yes';
+    const audiences = entry('tokenAudiences').split(/\s+/).filter(Boolean);
+    const leewayMs = entry('tokenLeeway') === '' ? null : Math.round(1000 * Number(entry('tokenLeeway')));
     const input = {
       ...{ apiId, ifSequence, ...(name ? { name } : {}), ...enteredDefaults(entry, null) },
-      ...(tokens === had ? {} : { tokens }),
+      ...(tokens === (had.tokens === true) ? {} : { tokens }),
+      ...(audiences.join(' ') === (had.tokenAudiences ?? []).join(' ')
+        ? {}
+        : { tokenAudiences: audiences.length === 0 ? null : audiences }),
+      ...(leewayMs === (had.tokenLeewayMs ?? null) ? {} : { tokenLeewayMs: leewayMs }),
+      waitMs: 0,
     };
     const { sequence } = await call('apis.updateApi', input).finally(api.reload);
     setMessage('Saved. Keys that exist keep their prefix and expiry.');
@@ -92,17 +105,33 @@ export function ApiSettings({ apiId }: { apiId: string }) {
           sequence={of.sequence}
           label="Settings of the API"
           action="Save"
-          run={(entry, ifSequence) => save(entry, of.tokens === true, ifSequence)}
+          run={(entry, ifSequence) => save(entry, of, ifSequence)}
           message={message}
         >
           <Field label="Name" name="name" maxLength={256} defaultValue={of.name ?? ''} />
           <DefaultFields of={of} />
           <label class="field">
-            Tokens for the API behind <small>each disable then takes about 10 s to be complete</small>
+            Tokens for the API behind <small>each disable then takes about 10 s and the leeway</small>
             <select name="tokens">
               <Options of={{ no: 'no', yes: 'yes' }} value={of.tokens ? 'yes' : 'no'} />
             </select>
           </label>
+          <Field
+            label="Whom tokens may be for"
+            hint="with a space between; empty = this API"
+            name="tokenAudiences"
+            defaultValue={(of.tokenAudiences ?? []).join(' ')}
+          />
+          <Field
+            label="Seconds for which services accept a token after its end"
+            hint="empty = 60"
+            name="tokenLeeway"
+            type="number"
+            min="0"
+            max="600"
+            step="any"
+            defaultValue={of.tokenLeewayMs === undefined ? '' : of.tokenLeewayMs / 1000}
+          />
         </ActionForm>
       )}
     </Loaded>

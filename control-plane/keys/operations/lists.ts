@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/records/key-record.ts';
-import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
+import { type ChangeWriter, isAtVerifiers, type Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
 import type { Roles } from '../../roles/roles.ts';
@@ -90,13 +90,13 @@ async function changeInTurn(
 }
 
 /**
- * Returns the list once its change is complete. The response has no room for a propagation, so the change
- * must be complete before it is sent.
+ * Returns the list once its change is complete at the verifiers. The response has no room for a propagation, so the change
+ * must be so before it is sent.
  */
-function withDefaults({ values, propagation: { state, sequence } }: ChangedList): readonly string[] {
-  if (state === 'complete') return values;
+function withDefaults({ values, propagation }: ChangedList): readonly string[] {
+  if (isAtVerifiers(propagation)) return values;
   throw unavailable(
-    `the change is written as ${sequence} but not complete yet; send the call again to wait for it`,
+    `the change is written as ${propagation.sequence} but not complete yet; send the call again to wait for it`,
   );
 }
 
@@ -115,7 +115,7 @@ export const addPermissions = operation({
   kind: 'change',
   summary: 'Add permissions to a key',
   description:
-    'Returns when the change is complete, like updateKey. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated. A permission is its own id and need not exist before.',
+    'Returns when the change is complete at the verifiers. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated. A permission is its own id and need not exist before.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields(permissionsOfKey('Permissions to add.')),
   response: Permissions,
@@ -204,7 +204,7 @@ export const addRoles = operation({
   kind: 'change',
   summary: 'Add roles to a key',
   description:
-    'Returns when the change is complete, like updateKey. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated.',
+    'Returns when the change is complete at the verifiers. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields(rolesOfKey('Roles to add.')),
   response: KeyRoles,

@@ -538,7 +538,7 @@ class AppliedLog {
     this.#longestLeaseMs = Math.max(this.#longestLeaseMs, reply.leaseMs);
     if (isProven && prefix.position >= reply.sequence) {
       epoch.lease.extend(sentAt, reply.leaseMs);
-      epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0);
+      epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0, reply.tokenAudiences);
     }
     const isOfBefore = isCompared && Number(reply.record[1] ?? 0) <= numberOf(request.creations);
     return isProven || isOfBefore;

@@ -12,8 +12,10 @@ const NEVER: Instant = { monotonicMs: 0, wallMs: 0 };
 export class Lease {
   #untilMonotonicMs = 0;
   #untilWallMs = 0;
-  /** True if Redis said lately that the API has tokens. */
-  hasTokens = false;
+  /** True if Redis said lately that the API has tokens; undefined = it has not said whether. */
+  hasTokens: boolean | undefined;
+  /** Their audiences; undefined = the API's id. */
+  tokenAudiences: readonly string[] | undefined;
   /** The end of tokens that may be issued, on both clocks; 0 = none may. */
   #tokensUntil: Instant = NEVER;
   readonly #clock: Clock;
@@ -51,8 +53,9 @@ export class Lease {
    * others compare the end of a token with theirs.
    * @param redisMs the clock of Redis between request and reply, Unix milliseconds; 0 = no tokens
    */
-  allowTokens(sentAt: Instant, lengthMs: number, redisMs: number): void {
+  allowTokens(sentAt: Instant, lengthMs: number, redisMs: number, audiences?: readonly string[]): void {
     this.hasTokens = redisMs > 0;
+    this.tokenAudiences = audiences;
     const isRight = redisMs - sentAt.wallMs <= SKEW_MS && this.#clock.wallMs() - redisMs <= SKEW_MS;
     this.#tokensUntil =
       this.hasTokens && isRight

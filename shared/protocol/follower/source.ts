@@ -60,6 +60,8 @@ export interface SyncReply {
   readonly record: readonly string[];
   /** The clock of Redis, Unix milliseconds, if tokens may be issued; else 0 or absent. */
   readonly tokensAtMs?: number;
+  /** The audiences of these; absent = the API's id. */
+  readonly tokenAudiences?: readonly string[];
   /** The place of the record, for a request with `secretHash`; undefined = no such record. */
   readonly pointer?: Pointer | undefined;
 }

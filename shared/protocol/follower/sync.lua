@@ -10,7 +10,7 @@
 -- to read a record by its secret: place: the pointer; own: the beginning of pointers to this API's keys; records, metas: the
 --   names of records and of long metas, each without the keyId at the end
 -- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record,
---   Unix ms by the clock of Redis if tokens may be issued, else '', pointer}
+--   Unix ms by the clock of Redis if tokens may be issued, else '', their audiences, JSON, '' = the API's id, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED | REFUSED, as of REGISTER
 --   entries: {sequence, hash, keyId, payload, …}
 --   record: {} or {secret hash, creation number, and the FIELDS of a key (LUA_FIELDS)}; the secret hash is followed by the name of
@@ -31,8 +31,8 @@ if own then
 end
 
 local score = tonumber(redis.call('ZSCORE', members, member) or -1)
-local s, h, L, deleted, g, needs, refused, issues =
-  unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P', 'X', 'T'))
+local s, h, L, deleted, g, needs, refused, issues, audiences =
+  unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P', 'X', 'T', 'aud'))
 s, h = s or '0', h or ''
 if refused then return {'REFUSED', nonce} end
 -- It registered after this history was saved, and has seen what it lacks.
@@ -41,7 +41,7 @@ if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then retur
 -- A follower cannot have acknowledged a change that does not exist, so this is not its history.
 if score > tonumber(s) then return {'NOREG', nonce} end
 local last = g or '0-'
-local reply = {'OK', nonce, s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, '', pointer}
+local reply = {'OK', nonce, s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, '', audiences or '', pointer}
 if issues then
   local time = redis.call('TIME')
   reply[10] = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))

@@ -55,6 +55,8 @@ export interface Write {
    * The protocol that followers must speak to obey the change, default 1; see protocol.ts.
    */
   readonly needs?: number;
+  /** True of a no-op behind a change of the head that ends tokens. */
+  readonly endsTokens?: true;
 }
 
 /**
@@ -114,8 +116,11 @@ export interface LogEntry {
     /** The key that an earlier call of the same name had made; it was deleted. */
     readonly deleted: { readonly keyId: string; readonly secretHash: string } | undefined;
   };
-  /** True if tokens may be issued that are older than the change. */
-  readonly waitsForTokens?: boolean;
+  /**
+   * Present if tokens may be issued that are older than the change: the time for which others accept one after its end,
+   * milliseconds.
+   */
+  readonly tokenLeewayMs?: number;
   /** True if every required replica confirmed the change; always true if none is required. */
   readonly replicated: boolean;
 }
@@ -135,7 +140,10 @@ export type LogStatus =
       readonly leaseMs: number;
       /** The highest sequence that any control plane saw on all replicas. */
       readonly replicatedSequence: number;
-      /** Time since the change by the clock of Redis, milliseconds, if tokens may be valid that are older; else `''` or absent. */
+      /**
+       * Time since the change by the clock of Redis, less the leeway of tokens, milliseconds, if tokens may be valid that are
+       * older; else `''` or absent.
+       */
       readonly age?: string;
       readonly names: readonly string[];
     };

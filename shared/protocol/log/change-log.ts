@@ -28,7 +28,7 @@ const WRITTEN = [
     'remaining',
     'debt',
     'server',
-    'waits#',
+    'tokenLeeway',
     '...fields',
   ],
 ] as const;
@@ -349,9 +349,10 @@ const isAlike = (a: Write, b: Write): boolean =>
 
 function outcomeOf(reply: ReturnType<typeof writtenOf>): Written {
   if (reply.status !== 'OK') return reply;
-  const { remaining, debt, fields, waits, ...entry } = reply;
+  const { remaining, debt, fields, tokenLeeway, ...entry } = reply;
   const credits = remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {};
-  return { ...entry, waitsForTokens: waits === 1, before: fieldsOf(fields), ...credits };
+  const tokens = tokenLeeway === '' ? {} : { tokenLeewayMs: Number(tokenLeeway) };
+  return { ...entry, ...tokens, before: fieldsOf(fields), ...credits };
 }
 
 /** Returns the fields that a script lists as names and values. */

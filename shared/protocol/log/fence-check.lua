@@ -6,8 +6,8 @@
 -- later, laterHash: a later change that the log must hold too; laterHash '' = none
 -- Returns {'LOST'} if the history lacks the change, or the later change,
 --         else {'INTACT', or 'TRIMMED' if the log no longer reaches back to the change, so that nothing is known; followers,
---         laggards, Lf, highest sequence known to be on all replicas, ms since the change by the clock of Redis if tokens
---         from before it may be valid, else '', name of a laggard, …}
+--         laggards, Lf, highest sequence known to be on all replicas, ms since the change, less the leeway of tokens, by the clock of
+--         Redis if tokens from before it may be valid, else '', name of a laggard, …}
 
 local s, Lf, d, waits = unpack(redis.call('HMGET', head, 's', 'Lf', 'd', 'Tf'))
 s = s or '0'
@@ -45,7 +45,7 @@ local age = ''
 if waits then
   -- Of a change that the log has no more, the oldest entry is younger.
   local known = entry or redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-  local at = known and known[2][8]
+  local at = known and known[2][8] and known[2][8] + (known[2][10] or 60000)
   local time = redis.call('TIME')
   if at then age = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - at) end
 end

@@ -19,6 +19,7 @@ import { parseScore } from '../log/change-log.ts';
 import type { DurableWriter } from '../log/durable-writer.ts';
 import { apiIds, createSharedLog } from '../log/new-log.ts';
 import { LENGTH_MS, RETENTION } from '../records/usage.ts';
+import { TOKEN_LEEWAY } from '../timing.ts';
 import type { Head, LeaseStep, SetTokens, SweepStore } from './sweep.ts';
 
 export const setLease = command(
@@ -30,7 +31,7 @@ export const setLease = command(
 export const setTokens = command(
   new URL('./set-tokens.lua', import.meta.url),
   ['head'],
-  ['step', 'token'],
+  ['step', 'token', 'leeway'],
   (reply) => reply === 'OK',
 );
 export const sweepApi = command(
@@ -106,12 +107,13 @@ export class RedisSweepStore implements SweepStore {
     const { head, members } = apiKeys(apiId);
     const [fields, count, killed] = await this.#nodes.run(head, (redis) =>
       Promise.all([
-        redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted', 'T', 'Tf'),
+        redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted', 'T', 'Tf', 'leeway', 'Wf'),
         redis.zcard(members),
         redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
-    const [sequence, grantedMs, fencedMs, token, created, deleted, issues, waits] = fields;
+    const [sequence, grantedMs, fencedMs, token, created, deleted, issues, waits, leeway, fencedLeeway] =
+      fields;
     return {
       sequence: Number(sequence ?? 0),
       grantedMs: Number(grantedMs ?? 0),
@@ -119,6 +121,8 @@ export class RedisSweepStore implements SweepStore {
       token: token ?? '',
       hasTokens: Boolean(issues),
       tokensFence: waits ?? '',
+      leewayMs: Number(leeway ?? TOKEN_LEEWAY.usualMs),
+      leewayFenceMs: Number(fencedLeeway ?? TOKEN_LEEWAY.usualMs),
       created: Boolean(created),
       deleted: Boolean(deleted),
       members: count,
@@ -140,8 +144,8 @@ export class RedisSweepStore implements SweepStore {
     return reply.status === 'OK' && replicated;
   }
 
-  readonly setTokens: SetTokens = async (apiId, step, token) => {
-    const run = setTokens({ head: apiKeys(apiId).head, step, token });
+  readonly setTokens: SetTokens = async (apiId, step, token, leeway = 0) => {
+    const run = setTokens({ head: apiKeys(apiId).head, step, token, leeway });
     const { reply, replicated } = await this.#writer.send(run);
     return reply && replicated;
   };

@@ -19,6 +19,9 @@ export interface Head {
   readonly hasTokens: boolean;
   /** Token of the last switching on, while changes wait for tokens; else `''`. */
   readonly tokensFence: string;
+  /** The time for which others accept a token after its end: as the API has it, and as changes wait for it. Milliseconds. */
+  readonly leewayMs: number;
+  readonly leewayFenceMs: number;
   readonly created: boolean;
   readonly deleted: boolean;
   readonly members: number;
@@ -32,24 +35,38 @@ export interface Head {
  */
 export type LeaseStep = 'fence-first' | 'grant' | 'fence-last';
 
-/** Steps of switching tokens on, `fence-first` and `grant`; and off: `stop`, then, one fence later, `fence-last`. */
-export type TokensStep = 'fence-first' | 'grant' | 'stop' | 'fence-last';
-
-/** Makes one step of switching tokens; returns whether it was made and all replicas have it. */
-export type SetTokens = (apiId: string, step: TokensStep, token: string) => Promise<boolean>;
+/** Steps of switching tokens and of changing their leeway; see set-tokens.lua. */
+export type TokensStep = 'fence-first' | 'grant' | 'stop' | 'lower' | 'fence-last';
 
 /**
- * Makes changes of an API and of the shared log wait for tokens, before verifiers may issue any of the API.
- * @returns true if they do; the caller then grants the API its tokens, with the same token
+ * Makes one step of switching tokens; returns whether it was made and all replicas have it.
+ * @param leewayMs of `fence-first` and `lower`
  */
-export async function fenceTokens(set: SetTokens, apiId: string, token: string): Promise<boolean> {
-  // The API is first: whoever finds no API with tokens may end those of the shared log.
+export type SetTokens = (
+  apiId: string,
+  step: TokensStep,
+  token: string,
+  leewayMs?: number,
+) => Promise<boolean>;
+
+/**
+ * Makes changes of an API and of the shared log wait for tokens with this leeway, before verifiers may issue any of the API,
+ * or others accept them for as long.
+ * @returns true if they do; the caller then grants the API its tokens or the leeway, with the same token
+ */
+export async function fenceTokens(
+  set: SetTokens,
+  apiId: string,
+  token: string,
+  leewayMs: number,
+): Promise<boolean> {
+  // The API is first: whoever finds no API with tokens, or with this leeway, may end that of the shared log.
   for (const [id, step] of [
     [apiId, 'fence-first'],
     [SHARED_LOG, 'fence-first'],
     [SHARED_LOG, 'grant'],
   ] as const)
-    if (!(await set(id, step, token))) return false;
+    if (!(await set(id, step, token, leewayMs))) return false;
   return true;
 }
 
@@ -95,8 +112,10 @@ interface Observation {
   leaseToken?: string;
   /** A lowered lease, which fences may use once it was seen unchanged for one old fence. */
   lowering?: { token: string; sinceMs: number };
-  /** Tokens that were switched off, for which changes wait until this was seen unchanged for one fence. */
+  /** Tokens that were switched off, for which changes wait until this was seen unchanged for one fence and their leeway. */
   endingTokens?: { token: string; sinceMs: number };
+  /** A lowered leeway, which changes may wait for once it was seen unchanged for one fence and the old leeway. */
+  loweringLeeway?: { token: string; leewayMs: number; sinceMs: number };
 }
 
 interface SweepOptions {
@@ -122,8 +141,11 @@ export class Sweep {
   readonly #token: () => string;
   readonly #observations = new Map<string, Observation>();
   readonly #stop = new AbortController();
-  /** Token of the shared log's tokens at the start of the pass over all APIs; `''` = none, or an API has tokens. */
-  #unusedTokens = '';
+  /** The shared log at the start of the pass over all APIs, and the largest leeway of APIs since; undefined = none has tokens. */
+  #pass: { readonly token: string; readonly leewayMs: number; largestMs?: number } = {
+    token: '',
+    leewayMs: 0,
+  };
 
   constructor(options: SweepOptions) {
     this.#options = options;
@@ -139,8 +161,7 @@ export class Sweep {
         const ids = await this.#options.store.ids(after, APIS_PER_TICK);
         for (const apiId of ids) await this.#visit(apiId);
         after = ids.length < APIS_PER_TICK ? '' : (ids.at(-1) ?? '');
-        if (after === '' && this.#unusedTokens !== '')
-          await this.#options.store.setTokens(SHARED_LOG, 'stop', this.#unusedTokens);
+        if (after === '') await this.#endPass();
       } catch (error) {
         this.#options.logger.debug({ err: error }, 'the sweep is waiting for Redis');
       }
@@ -159,8 +180,10 @@ export class Sweep {
       if (apiId === SHARED_LOG) await this.#options.store.createSharedLog(this.#options.leaseMs);
       return;
     }
-    if (apiId === SHARED_LOG) this.#unusedTokens = head.hasTokens ? head.tokensFence : '';
-    else if (head.tokensFence !== '') this.#unusedTokens = '';
+    if (apiId === SHARED_LOG)
+      this.#pass = { token: head.hasTokens ? head.tokensFence : '', leewayMs: head.leewayFenceMs };
+    else if (head.tokensFence !== '')
+      this.#pass.largestMs = Math.max(this.#pass.largestMs ?? 0, head.leewayFenceMs);
     const nowMs = this.#options.clock.monotonicMs();
     const observation = this.#observations.get(apiId) ?? {
       sequence: -1,
@@ -175,6 +198,7 @@ export class Sweep {
     if (head.grantedMs !== this.#options.leaseMs || head.fencedMs !== this.#options.leaseMs)
       await this.#changeLease(apiId, head, observation);
     await this.#endTokens(apiId, head, observation);
+    if (apiId !== SHARED_LOG) await this.#lowerLeeway(apiId, head, observation);
     if (head.members > 0 && nowMs - observation.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
 
@@ -228,7 +252,29 @@ export class Sweep {
     await set('fence-last', head.token);
   }
 
-  /** Ends the wait for tokens one fence after they were switched off. */
+  /** Ends the shared log's tokens where no API has any, and lowers their leeway to the largest of all APIs. */
+  async #endPass(): Promise<void> {
+    const { token, leewayMs, largestMs } = this.#pass;
+    if (token === '') return;
+    const { store } = this.#options;
+    if (largestMs === undefined) await store.setTokens(SHARED_LOG, 'stop', token);
+    else if (largestMs < leewayMs) await store.setTokens(SHARED_LOG, 'lower', token, largestMs);
+  }
+
+  /** Ends the wait for a leeway one fence and this leeway after it was lowered. */
+  async #lowerLeeway(apiId: string, head: Head, observation: Observation): Promise<void> {
+    const { clock, deposedMs, store } = this.#options;
+    const { tokensFence: token, leewayMs, leewayFenceMs } = head;
+    if (token === '' || leewayFenceMs <= leewayMs) return void delete observation.loweringLeeway;
+    const earlier = observation.loweringLeeway;
+    if (earlier?.token !== token || earlier.leewayMs !== leewayMs)
+      observation.loweringLeeway = { token, leewayMs, sinceMs: clock.monotonicMs() };
+    const { sinceMs } = observation.loweringLeeway ?? { sinceMs: clock.monotonicMs() };
+    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + leewayFenceMs)
+      await store.setTokens(apiId, 'lower', token, leewayMs);
+  }
+
+  /** Ends the wait for tokens one fence and their leeway after they were switched off. */
   async #endTokens(apiId: string, head: Head, observation: Observation): Promise<void> {
     const { clock, deposedMs, store } = this.#options;
     const { tokensFence: token } = head;
@@ -236,15 +282,17 @@ export class Sweep {
     if (observation.endingTokens?.token !== token)
       observation.endingTokens = { token, sinceMs: clock.monotonicMs() };
     const { sinceMs } = observation.endingTokens;
-    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs))
+    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs)
       await store.setTokens(apiId, 'fence-last', token);
   }
 
-  /** Removes one batch of a deleted API's keys; two fences after the last batch, removes the API. */
+  /** Removes one batch of a deleted API's keys; two fences, and the leeway of tokens, after the last batch, removes the API. */
   async #takeApart(apiId: string, head: Head, observation: Observation, nowMs: number): Promise<void> {
     if (await this.#options.store.removeKeys(apiId)) return;
     observation.emptySinceMs ??= nowMs;
-    if (nowMs - observation.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs)) return;
+    const leewayMs = head.tokensFence === '' ? 0 : head.leewayFenceMs;
+    if (nowMs - observation.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs) + leewayMs)
+      return;
     if (!(await this.#options.store.forget(apiId))) return;
     this.#observations.delete(apiId);
     this.#options.logger.info({ apiId }, 'a deleted API is gone');

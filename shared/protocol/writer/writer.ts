@@ -30,6 +30,13 @@ export interface Propagation {
   readonly overtakenBy?: number;
 }
 
+/**
+ * Tells whether no verifier answers from the earlier state any more; tokens from before may still be valid. For answers that have
+ * no room for a propagation, and callers that would change the same again and again.
+ */
+export const isAtVerifiers = ({ state, by }: Pick<Propagation, 'state' | 'by'>): boolean =>
+  state === 'complete' || by !== undefined;
+
 /** The state of an earlier change, with the first 100 followers that have not acknowledged it. */
 export interface ChangeStatus extends Propagation {
   readonly laggards?: readonly string[];
@@ -54,8 +61,19 @@ interface Change extends WrittenChange {
 /** The changes of a call by key, each as it was last written, or the error for which it was not made. */
 type Latest = Map<string, Change | ApiError>;
 
-/** The end of a change: resolves when it is complete. */
-type Completion = Promise<'acks' | 'fence'>;
+/** A change is complete at the verifiers. */
+interface Completed {
+  readonly by: 'acks' | 'fence';
+  /**
+   * Tokens from before the change have ended then, on the monotonic clock, milliseconds. Acknowledgements do not end them, but
+   * none lives longer than the lease under which it was issued, and a lease from after a change proves that its verifier has
+   * it; others accept it for its leeway more.
+   */
+  readonly tokensUntilMs: number;
+}
+
+/** Resolves when a change is complete at the verifiers. */
+type Completion = Promise<Completed>;
 
 /** Callbacks that report the outcome of each part of many changes as soon as it is known. */
 export interface BatchEvents {
@@ -149,7 +167,8 @@ export class ChangeWriter {
   }
 
   /**
-   * Writes a change and resolves when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
+   * Writes a change and resolves when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`. It waits for tokens
+   * only if they end within this time; otherwise it resolves with `pending` when verifiers are complete.
    * @param onWrite is called with the log entry as soon as it is written
    * @returns undefined if there is no such key or API. Rejects with SERVICE_UNAVAILABLE (not written, or
    * outcome unknown), CONFLICT (also if a failover lost the write and another write came after it) or
@@ -347,33 +366,13 @@ export class ChangeWriter {
   async #complete(first: Change, latest: Latest): Completion {
     for (let change = first; ; ) {
       const outcome = await change.watched.settled;
-      if (outcome !== 'lost') return this.#afterTokens([change], change.watched, outcome);
+      if (outcome !== 'lost') return completed(outcome, [change], change.watched);
       const { write } = change;
       if (!isStop(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
       const entry = await this.#rewrite({ ...write, condition: change.entry.previousVersion });
       change = { write, entry, watched: this.#watch({ write, entry }) };
       latest.set(write.keyId, change);
     }
-  }
-
-  /**
-   * Resolves when tokens from before the changes have ended. Acknowledgements do not end them, but none lives longer than
-   * the lease under which it was issued, and a lease from after a change proves that its verifier has it. Never resolves if
-   * this process stops meanwhile.
-   */
-  async #afterTokens(
-    changes: readonly WrittenChange[],
-    { closesAtMs }: PendingEntry,
-    outcome: 'acks' | 'fence',
-  ): Completion {
-    const { clock } = this.#options;
-    while (changes.some(endsTokens)) {
-      const restMs = closesAtMs - clock.monotonicMs();
-      if (restMs <= 0) break;
-      await pause(clock, Math.ceil(restMs), this.#stop.signal);
-      if (this.#stop.signal.aborted) await new Promise<never>(() => undefined);
-    }
-    return outcome;
   }
 
   async #rewrite(write: Write): Promise<LogEntry> {
@@ -428,7 +427,7 @@ export class ChangeWriter {
    */
   async #completeTogether(written: readonly WrittenChange[], last: PendingEntry, latest: Latest): Completion {
     const outcome = await last.settled;
-    if (outcome !== 'lost') return this.#afterTokens(written, last, outcome);
+    if (outcome !== 'lost') return completed(outcome, written, last);
     return together(
       written.map(async (each) => {
         const { keyId } = each.write;
@@ -439,7 +438,7 @@ export class ChangeWriter {
         } catch (error) {
           if (!(error instanceof ApiError)) throw error;
           latest.set(keyId, error);
-          return 'acks';
+          return completed('acks', []);
         }
       }),
     );
@@ -504,7 +503,9 @@ export class ChangeWriter {
     const { clock, durable, limits } = this.#options;
     const first = watchedOf(latest);
     const durability = durable(apiId);
-    const by = await this.#hold(completion, Math.min(waitMs, limits.fenceWaitMs));
+    const endsAtMs = clock.monotonicMs() + Math.min(waitMs, limits.fenceWaitMs);
+    const verdicts = await this.#hold(completion, endsAtMs - clock.monotonicMs());
+    const isComplete = verdicts !== undefined && (await this.#afterTokens(verdicts, endsAtMs));
     const entries = [...watchedOf(latest)];
     // What was written again after a failover is on another server.
     const isDurable = await (entries.every((entry) => first.has(entry)) ? durability : durable(apiId));
@@ -512,19 +513,33 @@ export class ChangeWriter {
     if (!entry) return undefined;
     const last = others.reduce((a, b) => (b.sequence > a.sequence ? b : a), entry);
     const nowMs = clock.monotonicMs();
-    const closesAtMs = Math.max(...entries.map((each) => each.closesAtMs));
     const changes = [...latest.values()].filter((change): change is Change => !(change instanceof ApiError));
-    const verdictsBy = by ?? outcomeOf(entries);
+    const closesAtMs = Math.max(
+      ...entries.map((each) => each.closesAtMs),
+      ...changes.map((change) => tokensUntilMs([change], change.watched)),
+    );
+    const by = verdicts?.by ?? outcomeOf(entries);
     return {
-      state: by ? 'complete' : 'pending',
-      ...(changes.some(endsTokens) ? { tokens: by ? 'complete' : 'pending' } : {}),
-      ...(verdictsBy ? { by: verdictsBy } : {}),
+      state: isComplete ? 'complete' : 'pending',
+      ...(changes.some(endsTokens) ? { tokens: isComplete ? 'complete' : 'pending' } : {}),
+      ...(by ? { by } : {}),
       sequence: last.sequence,
       durable: isDurable && entries.every(({ replicated }) => replicated),
       verifiers: last.followers,
       waitedMs: Math.round(nowMs - startedAtMs),
-      ...(by ? {} : { completeBy: Math.ceil(clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
+      ...(isComplete ? {} : { completeBy: Math.ceil(clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
     };
+  }
+
+  /** Waits for tokens from before a change if they end by `endsAtMs`; returns whether they have ended. */
+  async #afterTokens({ tokensUntilMs }: Completed, endsAtMs: number): Promise<boolean> {
+    const { clock } = this.#options;
+    for (;;) {
+      const restMs = tokensUntilMs - clock.monotonicMs();
+      if (restMs <= 0) return true;
+      if (tokensUntilMs > endsAtMs || this.#stop.signal.aborted) return false;
+      await this.#hold(new Promise<never>(() => undefined), Math.ceil(restMs));
+    }
   }
 
   /** Returns the result if it comes within `holdMs`; undefined if it does not, or if this process stops. */
@@ -552,14 +567,26 @@ function isStop({ operation, fields, successor }: Write): boolean {
 const WITHOUT_TOKENS: ReadonlySet<string> = new Set(['n', 'm', 'E', 'l', 'L', 'C', 'B', 'D']);
 
 /** Tells whether tokens from before a change may say what is no longer so. */
-function endsTokens({ write: { operation, fields, successor }, entry }: WrittenChange): boolean {
-  if (!entry.waitsForTokens || operation === 'noop') return false;
+function endsTokens({ write, entry }: WrittenChange): boolean {
+  const { operation, fields, successor } = write;
+  if (entry.tokenLeewayMs === undefined) return false;
+  if (operation === 'noop') return write.endsTokens === true;
   return (
     operation !== 'update' ||
     successor !== undefined ||
     Object.keys(fields).some((field) => !WITHOUT_TOKENS.has(field))
   );
 }
+
+/** Returns when tokens from before the changes have ended, on the monotonic clock, milliseconds; 0 = there are none. */
+const tokensUntilMs = (changes: readonly WrittenChange[], { closesAtMs }: PendingEntry): number =>
+  Math.max(0, ...changes.filter(endsTokens).map(({ entry }) => closesAtMs + (entry.tokenLeewayMs ?? 0)));
+
+const completed = (
+  by: 'acks' | 'fence',
+  changes: readonly WrittenChange[],
+  last?: PendingEntry,
+): Completed => ({ by, tokensUntilMs: last ? tokensUntilMs(changes, last) : 0 });
 
 /** Returns by what all entries were settled; undefined = some are not. */
 function outcomeOf(entries: readonly PendingEntry[]): 'acks' | 'fence' | undefined {
@@ -572,9 +599,13 @@ function outcomeOf(entries: readonly PendingEntry[]): 'acks' | 'fence' | undefin
 const watchedOf = (latest: Latest): Set<PendingEntry> =>
   new Set([...latest.values()].flatMap((change) => (change instanceof ApiError ? [] : [change.watched])));
 
-/** Resolves when all changes are complete. */
+/** Resolves when all changes are complete at the verifiers. */
 async function together(completions: readonly Completion[]): Completion {
-  return (await Promise.all(completions)).includes('fence') ? 'fence' : 'acks';
+  const all = await Promise.all(completions);
+  return {
+    by: all.some(({ by }) => by === 'fence') ? 'fence' : 'acks',
+    tokensUntilMs: Math.max(0, ...all.map((each) => each.tokensUntilMs)),
+  };
 }
 
 /** The error that the caller of a batch gets if it failed halfway. */

@@ -88,6 +88,8 @@ test('every command shows an example that works', async () => {
   };
   /** The sequence of a change that the example can ask about. */
   const sequence = async (line: string, { keyId, roleId }: { keyId: string; roleId: string }) => {
+    const ofApi = () => fleet.ok('apis.updateApi', { apiId: 'shop', tokenAudiences: null });
+    if (line.startsWith('apis')) return String((await ofApi()).propagation.sequence);
     const { propagation } = line.startsWith('keys')
       ? await fleet.ok('keys.updateKey', { keyId, name: 'Ada' })
       : line.startsWith('roles')

@@ -81,6 +81,8 @@ describe.each(['/openapi.json', '/openapi-v2.json'])('the examples of %s', (name
       const changes = { externalId: 'ada', permissions: ['files.read'], roles: [{ name: 'editor' }] };
       const { propagation } = await fleet.ok('keys.updateKey', { keyId, ...changes });
       real.set('/v1/keys.getPropagation', String(propagation.sequence));
+      const ofApi = await fleet.ok('apis.updateApi', { apiId: 'shop', tokenAudiences: null });
+      real.set('/v1/apis.getApiPropagation', String(ofApi.propagation.sequence));
       await fleet.verdict(key);
       const refused = await fleet.verify(key, { authorization: { permissions: 'files.write' } });
       real.set(REQUEST_ID, refused.body.requestId);

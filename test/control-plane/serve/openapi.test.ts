@@ -128,6 +128,7 @@ test('every operation succeeds as documented', async () => {
   const { propagation } = await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['b'] });
   const { identityId } = await fleet.ok('identities.createIdentity', { externalId: 'bob' });
   const renamed = await fleet.ok('identities.updateIdentity', { identityId, meta: { plan: 'free' } });
+  const ofApi = await fleet.ok('apis.updateApi', { apiId: 'shop', tokenAudiences: null });
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
   const requestId = 'a-refused-request';
@@ -188,7 +189,8 @@ test('every operation succeeds as documented', async () => {
     listApiRefusals: { apiId: 'shop' },
     getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
     queryUsage: { groupBy: 'api,code' },
-    getPropagation: { keyId, sequence: '1' },
+    getPropagation: { keyId, sequence: '2' },
+    getApiPropagation: { apiId: 'shop', sequence: String(ofApi.propagation.sequence) },
     listKeys: { apiId: 'shop', limit: '1' },
     listRefusedKeys: { apiId: 'shop' },
     updateApi: { apiId: 'shop', defaultPrefix: 'shop', defaultBytes: 24 },

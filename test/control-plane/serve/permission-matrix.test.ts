@@ -177,6 +177,13 @@ const TARGETS: Readonly<Record<string, Target>> = {
       return { keyId, sequence: String(propagation.sequence) };
     },
   },
+  getApiPropagation: {
+    input: async (apiId) => {
+      const api = await fresh(apiId);
+      const { propagation } = await fleet.ok('apis.updateApi', { apiId: api, tokenAudiences: null });
+      return { apiId: api, sequence: String(propagation.sequence) };
+    },
+  },
   listKeys: { input: async (apiId) => ({ apiId }) },
   listRefusedKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   'analytics.getVerifications': {

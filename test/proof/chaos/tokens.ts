@@ -79,7 +79,10 @@ export async function collectTokens(
       post(controlPlane.address, operation, body, { authorization: `Bearer ${ROOT_KEY}` });
     for (const apiId of API_IDS) {
       await admin('apis.createApi', { apiId, name: apiId });
-      await eventually(() => admin('apis.updateApi', { apiId, tokens: true }), 'tokens are not on');
+      await eventually(
+        () => admin('apis.updateApi', { apiId, tokens: true, tokenLeewayMs: 0 }),
+        'tokens are not on',
+      );
     }
     const jwks = await request(controlPlane.address + JWKS_PATH, { dispatcher: agent });
     const publicKeys = createLocalJWKSet((await jwks.body.json()) as Parameters<typeof createLocalJWKSet>[0]);

@@ -80,6 +80,9 @@ export interface IssuedToken {
   readonly ids: readonly string[];
 }
 
+/** The longest leeway of tokens in any plan. */
+const LEEWAY_MS_MAX = 6000;
+
 /** Holds what happened against what is promised, and throws a Violation where they differ. */
 export class Checker {
   readonly history: History;
@@ -102,7 +105,9 @@ export class Checker {
     admitted: 0,
     tokens: 0,
   };
-  #tokens: IssuedToken[] = [];
+  #tokens: (IssuedToken & { leewayMs: number })[] = [];
+  /** For how long others accept a new token of an API after its end, milliseconds. */
+  readonly leeways = new Map<string, number>();
 
   /**
    * @param limits true milliseconds: how old a write may be that an answer lacks, whatever broke; how long a
@@ -161,19 +166,30 @@ export class Checker {
 
   issued(token: IssuedToken): void {
     this.counts.tokens++;
-    this.#tokens.push(token);
+    this.#tokens.push({ ...token, leewayMs: this.leeways.get(token.key.apiId) ?? 0 });
   }
 
-  /** Once a change is complete, no token from before it is valid by a clock that differs by at most a second from that of Redis. */
+  /** From now on, others accept tokens of the API for so long after their end. */
+  leewayIs(apiId: string, leewayMs: number): void {
+    this.leeways.set(apiId, leewayMs);
+    for (const token of this.#tokens)
+      if (token.key.apiId === apiId) token.leewayMs = Math.max(leewayMs, token.leewayMs);
+  }
+
+  /**
+   * Once a change is complete, nobody accepts a token from before it whose clock differs by at most a second from that of
+   * Redis.
+   */
   #noTokenOf(about: string, change: ChangeNode): void {
     const lateMs = TRUE_WALL_MS + this.#timeline.nowMs - 1000;
-    this.#tokens = this.#tokens.filter(({ endMs }) => endMs > lateMs);
-    for (const { key, ids, hash, sharedHash, verifier, endMs } of this.#tokens) {
+    this.#tokens = this.#tokens.filter(({ endMs }) => endMs + LEEWAY_MS_MAX > lateMs);
+    for (const { key, ids, hash, sharedHash, verifier, endMs, leewayMs } of this.#tokens) {
+      if (endMs + leewayMs <= lateMs) continue;
       const isShared = ids.includes(about);
       if (!isShared && key.keyId !== about && key.apiId !== about) continue;
       const from = this.history.find(isShared ? SHARED_LOG : key.apiId, isShared ? sharedHash : hash);
       if (contains(from, change)) continue;
-      const who = `a token of ${key.keyId} by ${verifier} is valid for ${endMs - lateMs} ms`;
+      const who = `a token of ${key.keyId} by ${verifier} is accepted for ${endMs + leewayMs - lateMs} ms`;
       throw new Violation('I26', `${who}, after ${describe(change)} was complete`);
     }
   }

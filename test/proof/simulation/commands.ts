@@ -173,6 +173,11 @@ export class Commands {
         this.#effects.push(argv);
         return hash.size - before;
       }
+      case 'HINCRBY': {
+        const sum = Number(this.hash(key)?.get(first) ?? 0) + Number(second);
+        this.command('HSET', key, first, String(sum));
+        return sum;
+      }
       case 'HDEL':
         return this.#remove(argv, this.#get(key) as Hash | undefined, args);
       case 'ZADD':

@@ -979,13 +979,13 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     breaks: 'A change is complete while a token from before it is valid. (I26)',
     seed: TOKEN_SEEDS,
     file: WRITER,
-    edits: [['return this.#afterTokens([change], change.watched, outcome);', 'return outcome;']],
+    edits: [['return completed(outcome, [change], change.watched);', 'return completed(outcome, []);']],
   },
   'a batch does not wait for tokens': {
     breaks: 'Changes of many keys are complete while a token from before them is valid. (I26)',
     seed: TOKEN_SEEDS + 5,
     file: WRITER,
-    edits: [['return this.#afterTokens(written, last, outcome);', 'return outcome;']],
+    edits: [['return completed(outcome, written, last);', 'return completed(outcome, []);']],
   },
   'status knows no tokens': {
     breaks: 'Another control plane says complete while a token from before the change is valid. (I26)',
@@ -1001,19 +1001,19 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
   'no margin for tokens': {
     breaks: 'A token is valid by a clock that is a second late. (I26)',
-    seed: TOKEN_SEEDS + 3,
+    seed: TOKEN_SEEDS + 4,
     file: LEASE,
     edits: [['restMs - 2 * SKEW_MS;', 'restMs;']],
   },
   'tokens by a wrong clock': {
     breaks: 'A verifier issues tokens though its clock is wrong. (I26)',
-    seed: TOKEN_SEEDS + 3,
+    seed: TOKEN_SEEDS + 1,
     file: LEASE,
     edits: [['this.hasTokens && isRight', 'this.hasTokens && isRight !== undefined']],
   },
   'a kept token says what was': {
     breaks: 'A verifier hands out a token from before a change of the key. (I29)',
-    seed: TOKEN_SEEDS + 18,
+    seed: TOKEN_SEEDS + 10,
     file: TOKENS,
     edits: [['kept.details !== entry.details || ', '']],
   },
@@ -1025,7 +1025,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
   'a kept token outlives its lease': {
     breaks: 'A verifier hands out a token that ends after the lease. (I29)',
-    seed: TOKEN_SEEDS + 8,
+    seed: TOKEN_SEEDS + 7,
     file: TOKENS,
     edits: [['kept === undefined || kept.endS > endS', 'kept === undefined']],
   },
@@ -1036,22 +1036,22 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     edits: [
       [
         'const nowMs = this.#lanes.machine.wallMs();\n    const poolId',
-        "const { tokensFence } = await this.run(asked.apiId, (state) => state.head(asked.apiId), 'read');\n    await new Promise((over) => this.#lanes.machine.after(500, () => over(undefined)));\n    const nowMs = this.#lanes.machine.wallMs();\n    const poolId",
+        "const { tokensFence, leewayFenceMs } = await this.run(asked.apiId, (state) => state.head(asked.apiId), 'read');\n    await new Promise((over) => this.#lanes.machine.after(500, () => over(undefined)));\n    const nowMs = this.#lanes.machine.wallMs();\n    const poolId",
       ],
       [
         'if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated };',
-        "if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated, waitsForTokens: tokensFence !== '' };",
+        "if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated, tokenLeewayMs: tokensFence === '' ? undefined : leewayFenceMs } as LogEntry;",
       ],
     ],
   },
   'tokens from a log that is not applied': {
     breaks: 'A verifier issues tokens by a reply with changes that it has not applied. (I26)',
-    seed: LATE_TOKEN_SEEDS + 9,
+    seed: LATE_TOKEN_SEEDS + 266,
     file: VERIFIER,
     edits: [
       [
         'if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
-        'if (isProven) epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0);\n    if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
+        'if (isProven) epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0, reply.tokenAudiences);\n    if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
       ],
     ],
   },
@@ -1061,19 +1061,55 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     file: SWEEP,
     edits: [
       [
-        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs)',
+        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs',
         'clock.monotonicMs() >= sinceMs',
       ],
     ],
+  },
+  'the leeway is not waited for': {
+    breaks: 'A change is complete while others accept a token from before it after its end. (I26)',
+    seed: TOKEN_SEEDS,
+    file: WRITER,
+    edits: [['closesAtMs + (entry.tokenLeewayMs ?? 0)', 'closesAtMs']],
+  },
+  'status knows no leeway': {
+    breaks: 'Another control plane says complete while others accept a token from before the change. (I26)',
+    seed: TOKEN_SEEDS + 17,
+    file: 'shared/protocol/log/fence-check.lua',
+    edits: [['known[2][8] + (known[2][10] or 60000)', 'known[2][8]']],
+  },
+  'the leeway of tokens that are off is not waited for': {
+    breaks:
+      'Changes do not wait any more for tokens that others still accept after these were switched off. (I26)',
+    seed: TOKEN_SEEDS + 9,
+    file: SWEEP,
+    edits: [
+      [
+        'sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs',
+        'sinceMs >= fenceMs(head.fencedMs, deposedMs)',
+      ],
+    ],
+  },
+  'the shared log has no leeway': {
+    breaks: 'Changes of the shared log do not wait for the largest leeway of the APIs. (I26)',
+    seed: TOKEN_SEEDS + 28,
+    file: SWEEP,
+    edits: [['Math.max(this.#pass.largestMs ?? 0, head.leewayFenceMs)', '0']],
+  },
+  'a leeway lowered at once': {
+    breaks: 'Changes wait for a lower leeway while others accept earlier tokens for the higher one. (I26)',
+    seed: TOKEN_SEEDS + 45,
+    file: SWEEP,
+    edits: [['sinceMs >= fenceMs(head.fencedMs, deposedMs) + leewayFenceMs', 'sinceMs >= 0']],
   },
   'the shared log has no tokens': {
     breaks: 'Changes of the shared log do not wait for tokens of an API. (I26)',
     seed: TOKEN_SEEDS,
     file: SWEEP,
     edits: [
-      ["else if (head.tokensFence !== '') this.#unusedTokens = '';", ''],
+      ["else if (head.tokensFence !== '')", "else if (head.tokensFence === '-')"],
       [
-        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs)',
+        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs',
         'clock.monotonicMs() >= sinceMs',
       ],
     ],

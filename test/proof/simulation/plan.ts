@@ -102,8 +102,8 @@ export interface Plan {
   readonly plansChange?: 'role' | 'key' | 'override';
   /** Of the changes: the share that deletes a key, there or not, once more. */
   readonly deletesAgain?: number;
-  /** Verifiers issue tokens, which are switched off and on. */
-  readonly tokens?: { readonly atStart: boolean };
+  /** Verifiers issue tokens, which are switched off and on; others accept one for a leeway after its end, first the first one. */
+  readonly tokens?: { readonly atStart: boolean; readonly leewaysMs: readonly [number, number] };
   /** About the time after which something happens to the replica where verifiers look keys up; undefined = there is none. */
   readonly nearbyFaultMs?: number;
 }
@@ -349,7 +349,18 @@ function planWithTokens(seed: number): Plan {
   const at = seed - TOKEN_SEEDS;
   const plan = planOf((at % 2 === 0 ? ROLE_SEEDS : IDENTITY_SEEDS) + at);
   const leasesMs = plan.leasesMs.map((leaseMs) => 3000 + leaseMs);
-  return { ...plan, seed, leasesMs, activeMs: 3 * Math.max(...leasesMs), tokens: { atStart: at % 3 > 0 } };
+  const [some, other] = new Random(seed).pick([
+    [0, 3000],
+    [3000, 0],
+    [6000, 1000],
+  ] as const);
+  return {
+    ...{ ...plan, seed, leasesMs },
+    activeMs: 3 * Math.max(...leasesMs) + some + other,
+    tokens: { atStart: at % 3 > 0, leewaysMs: [some, other] },
+    // What is read at a replica needs no SYNC.
+    ...(at % 5 === 4 && { nearbyFaultMs: 300, limits: { ...plan.limits, cacheKeysMax: 1 } }),
+  };
 }
 
 /** Who was cut off for longer than a token's margin has missed several changes, and is asked while it lacks some. */

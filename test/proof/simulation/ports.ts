@@ -410,9 +410,21 @@ export class SimulatedSweepStore implements SweepStore {
     return reply && replicated;
   }
 
-  async setTokens(apiId: string, step: TokensStep, token: string): Promise<boolean> {
+  async setTokens(apiId: string, step: TokensStep, token: string, leewayMs?: number): Promise<boolean> {
     const { reply, replicated } = await this.#log.durably(apiId, (state) =>
-      state.setTokens(apiId, step, token),
+      state.setTokens(apiId, step, token, leewayMs),
+    );
+    return reply && replicated;
+  }
+
+  /** As apis.ts does. */
+  async updateApi(
+    apiId: string,
+    fence: string,
+    fields: Readonly<Record<string, string | number>>,
+  ): Promise<boolean> {
+    const { reply, replicated } = await this.#log.durably(apiId, (state) =>
+      state.updateApi(apiId, fence, fields),
     );
     return reply && replicated;
   }

@@ -1,4 +1,5 @@
 import { hash as digest } from 'node:crypto';
+import { updateApi } from '../../../control-plane/apis/apis.ts';
 import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import { exchangeRun } from '../../../shared/protocol/allowances/exchange.ts';
 import { findNearby, nearbyRun } from '../../../shared/protocol/follower/nearby.ts';
@@ -28,6 +29,7 @@ import type {
 import { createKey, deletePointer, setPointer } from '../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../shared/protocol/log/new-log.ts';
 import { settleRun } from '../../../shared/protocol/log/settle-credits.ts';
+import { TOKEN_LEEWAY } from '../../../shared/protocol/timing.ts';
 import type { Head, LeaseStep, TokensStep } from '../../../shared/protocol/writer/sweep.ts';
 import { forgetRun, setLease, setTokens, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';
 import {
@@ -157,8 +159,15 @@ export class RedisState extends Commands {
     return this.run(setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token })).status === 'OK';
   }
 
-  setTokens(apiId: string, step: TokensStep, token: string): boolean {
-    return this.run(setTokens({ head: apiKeys(apiId).head, step, token }));
+  setTokens(apiId: string, step: TokensStep, token: string, leeway = 0): boolean {
+    return this.run(setTokens({ head: apiKeys(apiId).head, step, token, leeway }));
+  }
+
+  /** As apis.ts does. @param fence token of `fence-first`; `''` = the API had no tokens */
+  updateApi(apiId: string, fence: string, fields: Readonly<Record<string, string | number>>): boolean {
+    const { head } = apiKeys(apiId);
+    const run = updateApi({ head, condition: '', now: 0, fence, fields: Object.entries(fields).flat() });
+    return this.run(run).status === 'OK';
   }
 
   /** Reads what change-log.ts reads before it writes part of a batch. */
@@ -171,13 +180,13 @@ export class RedisState extends Commands {
   /** Reads what sweep-store.ts reads. */
   head(apiId: string): Head {
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = this.api(apiId);
-    const { hasTokens, tokensFence } = this.api(apiId);
+    const { hasTokens, tokensFence, leewayMs, leewayFenceMs } = this.api(apiId);
     const killed = (
       this.command('ZRANGEBYSCORE', apiKeys(apiId).members, '-inf', '(0') as readonly string[]
     ).map((name) => ({ name, kill: members.get(name) ?? 0 }));
     return {
       ...{ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed },
-      ...{ hasTokens, tokensFence },
+      ...{ hasTokens, tokensFence, leewayMs, leewayFenceMs },
     };
   }
 
@@ -290,6 +299,14 @@ export class ApiState {
 
   get tokensFence(): string {
     return this.#head('Tf');
+  }
+
+  get leewayMs(): number {
+    return Number(this.#head('leeway') || TOKEN_LEEWAY.usualMs);
+  }
+
+  get leewayFenceMs(): number {
+    return Number(this.#head('Wf') || TOKEN_LEEWAY.usualMs);
   }
 
   /** Mark of the last creation. */

@@ -82,9 +82,13 @@ function load(world: World): void {
   });
   repeat(plan.writePeriodMs, () => change(world));
   if (plan.tokens)
-    repeat(plan.activeMs / 5, () => {
+    repeat(plan.activeMs / 8, () => {
       const [process, apiId] = [random.pick(world.controlPlanes), random.pick(plan.apiIds)];
-      process.machine.deliver(() => void world.switchTokens(process, apiId));
+      const isLeeway = random.chance(0.5);
+      process.machine.deliver(() => {
+        if (isLeeway) void world.changeLeeway(process, apiId);
+        else void world.switchTokens(process, apiId);
+      });
     });
 }
 

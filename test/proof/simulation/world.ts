@@ -101,6 +101,8 @@ export class World {
   readonly #members = new Map<string, Following>();
   /** Apart, so that it does not change what other seeds are made of. */
   readonly #nearby: Random;
+  /** Number of changes of the leeway, by API. */
+  readonly #leewayTurns = new Map<string, number>();
   #machines = 0;
   #tags = 0;
   #operations = 0;
@@ -156,16 +158,24 @@ export class World {
       this.refills?.look(this.group.primary.state.api(apiId).pools);
     }
     if (this.roles && !this.plans) this.#openSharedLog(this.roles);
-    if (plan.tokens?.atStart)
-      for (const apiId of [SHARED_LOG, ...plan.apiIds])
-        for (const { state } of this.group.nodes)
-          for (const step of ['fence-first', 'grant'] as const) state.setTokens(apiId, step, 'first');
+    if (plan.tokens) this.#openTokens(plan.tokens);
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
     for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
   }
 
   /** A text that no record had as its name before. */
   readonly newTag = (): string => `t${++this.#tags}`;
+
+  #openTokens({ atStart, leewaysMs: [leewayMs] }: NonNullable<Plan['tokens']>): void {
+    for (const apiId of this.plan.apiIds) {
+      this.checker.leeways.set(apiId, leewayMs);
+      for (const { state } of this.group.nodes) state.updateApi(apiId, '', { leeway: leewayMs });
+    }
+    if (!atStart) return;
+    for (const apiId of [SHARED_LOG, ...this.plan.apiIds])
+      for (const { state } of this.group.nodes)
+        for (const step of ['fence-first', 'grant'] as const) state.setTokens(apiId, step, 'first', leewayMs);
+  }
 
   #openSharedLog(roles: Roles): void {
     for (const { state } of this.group.nodes) state.createApi(SHARED_LOG, this.plan.leasesMs[0] as number);
@@ -489,14 +499,40 @@ export class World {
   async switchTokens({ machine, store }: ControlPlaneProcess, apiId: string): Promise<void> {
     const token = this.random.token();
     try {
-      const { hasTokens, tokensFence } = await store.head(apiId);
+      const { hasTokens, tokensFence, leewayMs } = await store.head(apiId);
       const set = store.setTokens.bind(store);
       const isDone = hasTokens
         ? await set(apiId, 'stop', tokensFence)
-        : (await fenceTokens(set, apiId, token)) && (await set(apiId, 'grant', token));
+        : (await fenceTokens(set, apiId, token, leewayMs)) && (await store.updateApi(apiId, token, { T: 1 }));
       this.note(machine.name, 'tokens', apiId, hasTokens ? 'off' : 'on', isDone);
     } catch {
       this.note(machine.name, 'tokens', apiId, 'unknown');
+    }
+  }
+
+  /**
+   * Changes the leeway of an API, as apis.ts does. Others accept tokens for a shorter time before somebody says so, and for a longer
+   * one when the change is complete.
+   */
+  async changeLeeway({ machine, store, changeWriter }: ControlPlaneProcess, apiId: string): Promise<void> {
+    const [token, leewayMs] = [this.random.token(), this.random.pick(this.plan.tokens?.leewaysMs ?? [0])];
+    const { leeways } = this.checker;
+    if (leewayMs < (leeways.get(apiId) ?? 0)) leeways.set(apiId, leewayMs);
+    const turn = (this.#leewayTurns.get(apiId) ?? 0) + 1;
+    this.#leewayTurns.set(apiId, turn);
+    try {
+      const { tokensFence } = await store.head(apiId);
+      const set = store.setTokens.bind(store);
+      const isFenced = tokensFence === '' || (await fenceTokens(set, apiId, token, leewayMs));
+      const isSet =
+        isFenced && (await store.updateApi(apiId, tokensFence === '' ? '' : token, { leeway: leewayMs }));
+      const write = { apiId, operation: 'noop', keyId: '', fields: {}, endsTokens: true } as const;
+      const done = isSet ? await changeWriter.apply(write) : undefined;
+      const isComplete = done?.state === 'complete' && this.#leewayTurns.get(apiId) === turn;
+      if (isComplete) this.checker.leewayIs(apiId, leewayMs);
+      this.note(machine.name, 'leeway', apiId, leewayMs, isComplete);
+    } catch {
+      this.note(machine.name, 'leeway', apiId, 'unknown');
     }
   }
 
@@ -722,7 +758,9 @@ export class World {
       if (by) this.ledger.complete(write, this.timeline.nowMs);
       if (by) this.#completed(about, tag, sequence, by);
       else if (write.operation === 'update' || write.operation === 'create')
-        this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
+        this.timeline.after(this.random.between(0, this.plan.tokens ? 15_000 : 3000), () =>
+          this.#ask(write, sequence),
+        );
       return by;
     } catch (error) {
       if (error instanceof ApiError && error.code === 'VERIFIERS_TOO_OLD') this.checker.counts.heldOff++;
@@ -747,7 +785,10 @@ export class World {
         const write = writes[i];
         if (!write || 'failure' in outcome) continue;
         if (by) this.#completed(write.keyId, write.fields.n ?? '', outcome.sequence, by);
-        else this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, outcome.sequence));
+        else
+          this.timeline.after(this.random.between(0, this.plan.tokens ? 15_000 : 3000), () =>
+            this.#ask(write, outcome.sequence),
+          );
       }
       return by !== undefined || !propagation;
     } catch (error) {

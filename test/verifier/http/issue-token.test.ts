@@ -16,7 +16,7 @@ beforeAll(async () => {
   const tokens = { TOKEN_KEY: SECRET, TOKEN_ISSUER: 'https://keys', AUTHZ_TOKEN: 'true' };
   fleet = await Fleet.start({ env: { ...tokens, ...proxy, LEASE_MS: '5000' } });
   for (const apiId of ['shop', 'plain']) await fleet.ok('apis.createApi', { apiId, name: 'Shop' });
-  await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true });
+  await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true, tokenLeewayMs: 0 });
 });
 afterAll(async () => {
   await fleet.stop();
@@ -53,7 +53,14 @@ test('jose verifies a token by the JWKS of either process', async () => {
     const options = { issuer: 'https://keys', audience: 'shop', algorithms: ['EdDSA'] };
     const { payload } = await jwtVerify(body.token, jwks(base), options);
     expect(payload).toEqual({
-      ...{ iss: 'https://keys', aud: 'shop', sub: keyId, exp: body.expiresAt / 1000, externalId: 'ada' },
+      ...{
+        iss: 'https://keys',
+        aud: 'shop',
+        api: 'shop',
+        sub: keyId,
+        exp: body.expiresAt / 1000,
+        externalId: 'ada',
+      },
       permissions: ['files.read', 'files.write'],
       ...{ iat: expect.any(Number), jti: expect.any(String) },
     });
@@ -92,9 +99,9 @@ test('a gateway and the API in proxy mode get a token of the present', async () 
 
 test('a token has no more permissions than were asked for', async () => {
   const { key } = await create({ permissions: ['a', 'b'] });
-  const { body } = await issue(key, { audience: 'https://files', permissions: ['a'] });
+  const { body } = await issue(key, { permissions: ['a'] });
   const { payload } = await jwtVerify(body.token, jwks(fleet.verifiers[0]?.address));
-  expect(payload).toMatchObject({ aud: 'https://files', permissions: ['a'] });
+  expect(payload).toMatchObject({ aud: 'shop', permissions: ['a'] });
   const refused = await issue(key, { permissions: ['a', 'c'] });
   expect(refused).toMatchObject({ status: 403, body: { error: { code: 'INSUFFICIENT_PERMISSIONS' } } });
 });
@@ -147,11 +154,11 @@ test('an API without tokens issues none, and waits for none', async () => {
 
 test('tokens are switched off, and one lease later on no more', async () => {
   await fleet.ok('apis.createApi', { apiId: 'brief', name: 'Brief' });
-  await fleet.ok('apis.updateApi', { apiId: 'brief', tokens: true });
+  await fleet.ok('apis.updateApi', { apiId: 'brief', tokens: true, tokenLeewayMs: 0 });
   expect((await fleet.ok('apis.getApi', { apiId: 'brief' })).tokens).toBe(true);
   const { key, keyId } = await create({ apiId: 'brief' });
   expect((await issue(key)).status).toBe(200);
-  await fleet.ok('apis.updateApi', { apiId: 'brief', tokens: false });
+  await fleet.ok('apis.updateApi', { apiId: 'brief', tokens: false, waitMs: 0 });
   const at = await fleet.ok('keys.updateKey', { keyId, enabled: true, waitMs: 500 });
   expect(at.propagation).toMatchObject({ tokens: 'pending' });
   await fleet.until(async () => (await issueOnce(key)).status === 400);
@@ -159,4 +166,99 @@ test('tokens are switched off, and one lease later on no more', async () => {
     const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: true, waitMs: 500 });
     return propagation.tokens === undefined;
   });
+});
+
+const FILES = 'https://files.example.com';
+
+test('a token is for nobody whom its API does not list, and a refusal takes no credit', async () => {
+  for (const apiId of ['free', 'billing']) {
+    await fleet.ok('apis.createApi', { apiId, name: apiId });
+    await fleet.ok('apis.updateApi', { apiId, tokens: true, tokenLeewayMs: 0 });
+  }
+  const { key, keyId } = await create({ apiId: 'free', remaining: 2 });
+  expect((await issue(key)).status).toBe(200);
+  for (const audience of ['billing', FILES, 'Free', 'free '])
+    expect(await issueOnce(key, { audience })).toMatchObject({
+      status: 400,
+      body: { error: { message: expect.stringMatching(/^audience: must be one .* `tokenAudiences`/) } },
+    });
+  const plain = await create({ apiId: 'plain', remaining: 1 });
+  expect((await issueOnce(plain.key)).status).toBe(400);
+  const left = async (id: string) => (await fleet.ok('keys.getKey', { keyId: id })).remaining;
+  await fleet.until(async () => (await left(keyId)) === 1 && (await left(plain.keyId)) === 1);
+  expect((await issue(key, { audience: 'free' })).status).toBe(200);
+  expect((await issueOnce(key)).status).toBe(429);
+});
+
+test('an audience is the id of the API, or what no id can be', async () => {
+  const update = (tokenAudiences: unknown) =>
+    fleet.admin('apis.updateApi', { apiId: 'plain', tokenAudiences });
+  expect(await update(['plain', 'shop'])).toMatchObject({
+    status: 400,
+    body: { error: { message: expect.stringMatching(/^tokenAudiences: "shop" must be plain, .* colon/) } },
+  });
+  for (const bad of [[], ['a b.c'], [''], Array.from({ length: 11 }, (_, i) => `a:${i}`), ['a:1', 'a:1']])
+    expect((await update(bad)).status).toBe(400);
+  expect((await update(['urn:a', 'a.b', '/a', 'plain'])).status).toBe(200);
+  expect((await update(null)).status).toBe(200);
+});
+
+test('taking an audience away is complete when tokens for it have ended', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'files', name: 'Files' });
+  const update = (fields: object) => fleet.ok('apis.updateApi', { apiId: 'files', ...fields });
+  await update({ tokens: true, tokenLeewayMs: 0, tokenAudiences: [FILES, 'files'] });
+  const { key } = await create({ apiId: 'files' });
+  const token = async (fields: object = {}) => (await issue(key, fields)).body.token;
+  const audience = async (of: string) => (await jwtVerify(of, jwks(fleet.verifiers[0]?.address))).payload.aud;
+  expect(await audience(await token())).toBe(FILES);
+  expect(await audience(await token({ audience: 'files' }))).toBe('files');
+  const url = `${fleet.verifiers[0]?.address}/authz/api/files/forward-auth`;
+  const handedOut = async () =>
+    (await fleet.get(url, { authorization: `Bearer ${key}` })).headers['x-key-token'];
+  expect(await audience(`${await handedOut()}`)).toBe(FILES);
+  const last = await token({ audience: FILES });
+  const { propagation } = await update({ tokenAudiences: null, waitMs: 0 });
+  expect(propagation).toMatchObject({ state: 'pending', tokens: 'pending' });
+  const sequence = String(propagation.sequence);
+  const look = async () =>
+    (await fleet.ok('apis.getApiPropagation', { apiId: 'files', sequence })).propagation;
+  await fleet.until(async () => (await look()).state === 'complete');
+  expect(await isValid(last)).toBe(false);
+  expect((await issueOnce(key, { audience: FILES })).status).toBe(400);
+  expect(await audience(await token())).toBe('files');
+  expect(await audience(`${await handedOut()}`)).toBe('files');
+});
+
+test('a call does not wait for tokens that others accept for longer than it may wait', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'late', name: 'Late' });
+  await fleet.ok('apis.updateApi', { apiId: 'late', tokens: true });
+  const { key, keyId } = await create({ apiId: 'late' });
+  expect((await issue(key)).status).toBe(200);
+  const startedAtMs = Date.now();
+  const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect(propagation).toMatchObject({ state: 'pending', by: 'acks', tokens: 'pending' });
+  expect(propagation.completeBy - startedAtMs).toBeGreaterThan(60_000 + 5000);
+  expect(propagation.waitedMs).toBeLessThan(4000);
+  expect((await issueOnce(key)).status).toBe(401);
+});
+
+test('a raised leeway is waited for at once, a lowered one when the old one is over', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'slow', name: 'Slow' });
+  const update = async (fields: object) =>
+    (await fleet.ok('apis.updateApi', { apiId: 'slow', waitMs: 0, ...fields })).propagation;
+  await update({ tokens: true, tokenLeewayMs: 0 });
+  const { keyId } = await create({ apiId: 'slow' });
+  /** For how long a change waits, without the lease. */
+  const leeway = async () => {
+    const at = Date.now();
+    const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: true, waitMs: 0 });
+    return Math.floor((propagation.completeBy - at) / 1000) - 5;
+  };
+  expect(await leeway()).toBeLessThan(2);
+  await update({ tokenLeewayMs: 3000 });
+  expect(await leeway()).toBeGreaterThanOrEqual(3);
+  await update({ tokenLeewayMs: 0 });
+  expect(await leeway()).toBeGreaterThanOrEqual(3);
+  await fleet.until(async () => (await leeway()) < 2);
+  expect((await fleet.ok('apis.getApi', { apiId: 'slow' })).tokenLeewayMs).toBe(0);
 });

@@ -222,7 +222,8 @@ describe('APIs', () => {
   });
 
   test('have tokens only once changes wait for them', async () => {
-    const step = (step: string, token: string) => run(setTokens({ head: 'head', step, token }));
+    const step = (step: string, token: string, leeway = 60_000) =>
+      run(setTokens({ head: 'head', step, token, leeway }));
     const update = (fence: string) =>
       run(updateApi({ head: 'head', condition: '', now: 9, fence, fields: ['T', '1'] }));
     expect(await step('fence-first', 'a')).toBe(false);
@@ -238,7 +239,33 @@ describe('APIs', () => {
     expect(await step('stop', 'b')).toBe(true);
     expect(await step('fence-last', 'a')).toBe(false);
     expect(await step('fence-last', 'b')).toBe(true);
-    expect(await at.redis.hmget('head', 'T', 'Tf')).toEqual([null, null]);
+    expect(await at.redis.hmget('head', 'T', 'Tf', 'Wf')).toEqual([null, null, null]);
+  });
+
+  test('have a longer leeway only once changes wait for it', async () => {
+    await run(createApi({ head: 'head', members: [], now: 7, lease: 500, fields: [] }));
+    const step = (step: string, token: string, leeway: number) =>
+      run(setTokens({ head: 'head', step, token, leeway }));
+    const update = async (fence: string, leeway: number | '') => {
+      const fields = ['leeway', leeway];
+      return (await run(updateApi({ head: 'head', condition: '', now: 9, fence, fields }))).status;
+    };
+    const waitedFor = () => at.redis.hget('head', 'Wf');
+    expect(await update('', 0)).toBe('OK');
+    expect(await step('fence-first', 'a', 1000)).toBe(true);
+    expect(await update('', 0)).toBe('OVERTAKEN');
+    expect(await update('a', 1001)).toBe('OVERTAKEN');
+    expect(await update('a', '')).toBe('OVERTAKEN');
+    expect(await update('a', 1000)).toBe('OK');
+    expect(await step('fence-first', 'b', 500)).toBe(true);
+    expect([await update('a', 500), await update('b', 500), await waitedFor()]).toEqual([
+      'OVERTAKEN',
+      'OK',
+      '1000',
+    ]);
+    expect([await step('lower', 'a', 500), await waitedFor()]).toEqual([false, '1000']);
+    expect([await step('lower', 'b', 500), await waitedFor()]).toEqual([true, '500']);
+    expect([await step('lower', 'b', 700), await waitedFor()]).toEqual([true, '500']);
   });
 
   test('change while they exist, telling what was', async () => {

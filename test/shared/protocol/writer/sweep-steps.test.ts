@@ -30,6 +30,8 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
       deleted: false,
       hasTokens: false,
       tokensFence: '',
+      leewayMs: 0,
+      leewayFenceMs: 0,
       members: 0,
       killed: [],
       ...start,

@@ -60,6 +60,8 @@ function sweepOver(members: Readonly<Record<string, number>>) {
           deleted: false,
           hasTokens: false,
           tokensFence: '',
+          leewayMs: 0,
+          leewayFenceMs: 0,
           members: members[apiId] ?? 0,
           killed: [],
         },
