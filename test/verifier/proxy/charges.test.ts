@@ -13,7 +13,7 @@ const CREDITS = 100_000_000;
 const COUNT = Number(process.env['CHARGED_REQUESTS'] ?? 60);
 const STATUSES = [200, 204, 404, 429, 500, 503];
 const DELAY_MS = 10;
-const KEEP_ALIVE_MS = 3000;
+const KEEP_ALIVE_MS = 2000;
 const UNTOLD_MS = 400;
 
 let fleet: Fleet;
@@ -222,8 +222,8 @@ describe.each([['true'], ['false']])('FAST_LANE=%s', (FAST_LANE) => {
     const before = arrived;
     const failed: number[] = [];
     let answered = 0;
-    const width = Math.ceil(COUNT / 6);
-    for (const offsetMs of [-2 * DELAY_MS, -DELAY_MS, 0, -5, 5, DELAY_MS]) {
+    const width = Math.ceil(COUNT / 4);
+    for (const offsetMs of [-2 * DELAY_MS, -DELAY_MS, 0, DELAY_MS]) {
       const statuses = await Promise.all(Array.from({ length: width }, () => post()));
       failed.push(statuses.filter((status) => status === 502).length);
       answered += statuses.filter((status) => status === 200).length;
@@ -231,9 +231,9 @@ describe.each([['true'], ['false']])('FAST_LANE=%s', (FAST_LANE) => {
       await elapsed(idleMs + offsetMs);
     }
     expect(answered).toBe(arrived - before);
-    expect(answered + failed.reduce((sum, count) => sum + count)).toBe(width * 6);
+    expect(answered + failed.reduce((sum, count) => sum + count)).toBe(width * 4);
     await eventually(async () => (await charged()) === answered);
-    if (upstream === 'told') expect(failed).toEqual([0, 0, 0, 0, 0, 0]);
+    if (upstream === 'told') expect(failed).toEqual([0, 0, 0, 0]);
     // The first that fail teach the time.
     else expect(failed.filter((count) => count > 0).length).toBeLessThanOrEqual(1);
   });

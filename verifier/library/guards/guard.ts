@@ -170,10 +170,13 @@ function guard<R>(
       let verdict: KeyVerdict | undefined;
       try {
         verdict = verifier.decide(key, question.asOptions());
-        if (verdict === undefined)
+        if (verdict === undefined) {
+          // A server may abort the signal of a request only if somebody has looked at it before.
+          void incoming.ending?.destroyed;
           return Promise.resolve(verifier.verify(key, question.asOptions()))
             .then(toItself, toNothing)
             .then(settle);
+        }
       } catch {
         return settle(undefined);
       }

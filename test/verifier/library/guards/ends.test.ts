@@ -7,8 +7,8 @@ import { keyfence as expressGuard } from '../../../../verifier/library/guards/ex
 import { keyfence as httpGuard } from '../../../../verifier/library/guards/node-http.ts';
 import type { LocalKeyVerifier } from '../../../../verifier/library/key-verifier.ts';
 import { Fleet } from '../../../harness/fleet.ts';
-import { eventually } from '../../../harness/waiting.ts';
-import { type App, closers, FRAMEWORKS, open } from './held-apps.ts';
+import { eventually, turns } from '../../../harness/waiting.ts';
+import { type App, closers, FRAMEWORKS, handled, open } from './held-apps.ts';
 
 /** However a guarded request ends, its place is soon free, long before `holdMs` (an hour), and its cost is charged. */
 let fleet: Fleet;
@@ -146,6 +146,28 @@ describe.each(['hono without Node', 'fetch without Node'])('%s', (name) => {
     await ended(key, charged);
   });
 });
+
+test.each(Object.keys(FRAMEWORKS))(
+  '%s: a client that leaves while its verdict waits costs nothing',
+  async (name) => {
+    const app = apps.get(`${name} charge`);
+    const key = await newKey();
+    const cut = new AbortController();
+    const before = handled.length;
+    // The key is not in memory, so its verdict needs Redis.
+    fleet.redis.process.kill('SIGSTOP');
+    const arriving = app?.arrivals?.();
+    const response = app?.fetch('/charge/4', key, cut.signal);
+    await arriving;
+    cut.abort();
+    const left = response?.catch(() => undefined);
+    await turns();
+    fleet.redis.process.kill('SIGCONT');
+    await left;
+    await ended(key, 0);
+    expect(handled.slice(before)).toEqual([]);
+  },
+);
 
 test('an upgrade ends after a FIN that nobody answers', async () => {
   const guard = httpGuard({ verifier, apiId: 'shop', reserve: RESERVED });

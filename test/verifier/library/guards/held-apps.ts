@@ -17,6 +17,9 @@ import { keyfence as httpGuard } from '../../../../verifier/library/guards/node-
 /** Ends the servers of a file. */
 export const closers: (() => unknown)[] = [];
 
+/** The paths of requests that reached a handler. */
+export const handled: string[] = [];
+
 type Answer = string | number | ReadableStream<Uint8Array> | Promise<never>;
 
 /**
@@ -24,6 +27,7 @@ type Answer = string | number | ReadableStream<Uint8Array> | Promise<never>;
  * after it, `/dear` costs 12, `/throws` fails at once, and `/silent` does not answer. The others charge 3 before.
  */
 function act({ charge }: PassedKey, path: string): Answer {
+  handled.push(path);
   if (path === '/throws') throw new Error('the handler failed');
   const [, what, cost] = /^\/(charge|tokens|twice)\/(\d+)$/.exec(path) ?? [];
   if (what === 'twice') return String(charge.add(Number(cost)) && charge.add(5));
@@ -58,12 +62,14 @@ export interface App {
   /** undefined = it has no server. */
   readonly port?: number;
   fetch(path: string, key: string, signal?: AbortSignal, method?: string): Promise<Response>;
+  /** Resolves when a request has arrived. */
+  arrivals?(): Promise<unknown>;
 }
 
 export async function open(server: {
   address(): unknown;
   listening: boolean;
-  once(event: 'listening', run: () => void): unknown;
+  once(event: 'listening' | 'request', run: () => void): unknown;
   close(): unknown;
 }): Promise<App> {
   if (!server.listening) await new Promise<void>((resolve) => server.once('listening', resolve));
@@ -74,6 +80,7 @@ export async function open(server: {
   const { port } = server.address() as AddressInfo;
   return {
     port,
+    arrivals: () => new Promise<void>((resolve) => server.once('request', resolve)),
     fetch: (path, key, signal, method = 'GET') =>
       fetch(`http://127.0.0.1:${port}${path}`, {
         method,
