@@ -51,19 +51,19 @@ local count = math.max(redis.call('ZCARD', members), 1)
 local replies, recalled = {}, {}
 
 -- Recalls credits from holders: credits that they can spend once a second, credits that are only spoken for once.
--- Returns the sums of both that belong to holders that did not answer in time
+-- Returns the sum of what those can spend who did not answer in time
 local function recallFrom(pool, holders)
-  local silent, taken, isNews = 0, 0, false
+  local silent, isNews = 0, false
   for _, holder in ipairs(holders) do
     local name, granted, spent, turn, spoken, asked = unpack(holder)
     local own, since = granted - spent - spoken, nowMs - (asked or 0)
     if not asked or since < 0 or own > 0 and since >= ASKED_MS then
       redis.call('HSET', pool, name, field(granted, spent, turn, spoken) .. ' ' .. text(nowMs))
       isNews = true
-    elseif since >= recall then silent, taken = silent + own, taken + spoken end
+    elseif since >= recall then silent = silent + own end
   end
   if isNews then recalled[#recalled + 1] = string.match(pool, '([^:]*)$') end
-  return silent, taken
+  return silent
 end
 
 -- Grants all needs that fit, and if all of them fit, a slice as well. Otherwise adds up the credits of other holders, and
@@ -88,8 +88,9 @@ local function grant(scan, pool, b, h, granted, kept, needs, wanted)
   local spare, status = rest + others - lacking, 'WAIT'
   if spare + out - others < 0 then status = 'NONE'
   else
-    local silent, taken = recallFrom(pool, holders)
-    if spare < 0 then status = spare + out - others - taken < 0 and 'NONE' or 'SPOKEN'
+    local silent = recallFrom(pool, holders)
+    -- Who is late may not have spent what is spoken for.
+    if spare < 0 then status = 'SPOKEN'
     elseif spare < silent then status = 'HELD' end
   end
   return status, b, h - gone, granted, spoken, b + kept + others, rest + others, lacking

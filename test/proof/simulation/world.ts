@@ -551,7 +551,7 @@ export class World {
       const rate = { limit: limit.limit, duration: limit.durationMs };
       const inForce = this.plans
         ? this.plans.inForce(key, pool, begunAtMs)
-        : isShared
+        : this.plan.sharedLimits
           ? Number.POSITIVE_INFINITY
           : this.#inForce(key, begunAtMs);
       this.check(() => {

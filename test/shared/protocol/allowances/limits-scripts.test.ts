@@ -19,7 +19,7 @@ const present = () => Math.floor(Date.now() / DAY_MS);
 
 /** One turn of a holder, and its reply by name. */
 async function exchange(member: string, turn: number, said: object = {}, brought?: string) {
-  const { spent, holding, kept, need, needs, wanted, number, limit, duration } = {
+  const { spent, holding, kept, need, needs, wanted, number, limit, duration, recall } = {
     ...{
       spent: '-',
       holding: 0,
@@ -30,6 +30,7 @@ async function exchange(member: string, turn: number, said: object = {}, brought
       number: present(),
       limit: LIMIT,
       duration: DAY_MS,
+      recall: 50,
     },
     ...said,
   } as Record<string, string | number>;
@@ -43,7 +44,7 @@ async function exchange(member: string, turn: number, said: object = {}, brought
   ];
   const names = brought ? [windowKey('a', brought), broughtIndex('a', brought)] : [name];
   const turns = [...asked, limit ?? LIMIT, duration ?? DAY_MS, number ?? '-', brought ? 2 : '-'];
-  const about = { members, held, names, member, channel: recalls, recall: 50, turns };
+  const about = { members, held, names, member, channel: recalls, recall: recall ?? 50, turns };
   const [reply] = await run(exchangeTurns(about));
   if (!reply) throw new Error('no reply');
   const { window, ...rest } = reply;
@@ -58,6 +59,16 @@ test('grants what is needed and at most a quarter', async () => {
   expect(await at.redis.pttl(name)).toBeGreaterThan(DAY_MS);
   expect(await exchange('2.a', 2, { spent: 5, kept: 1 })).toMatchObject({ granted: 6, total: 95 });
   expect(await at.redis.hget(name, 'c')).toBe('6');
+});
+
+test('what another is late to tell of may come back, however late it is', async () => {
+  await exchange('2.a', 1, { need: LIMIT });
+  const refused = { status: 'SPOKEN', leastNeed: 1 };
+  for (const turn of [1, 2, 3])
+    expect(await exchange('2.b', turn, { need: 1, recall: 0 })).toMatchObject(refused);
+  await exchange('2.a', 2, { spent: LIMIT - 1 });
+  expect(await exchange('2.b', 4, { need: 1 })).toMatchObject({ status: 'OK', granted: 1 });
+  expect(await exchange('2.b', 5, { spent: 1, need: 1 })).toMatchObject({ status: 'NONE' });
 });
 
 test('ignores what is late or says less', async () => {
@@ -158,7 +169,7 @@ test('asks others once for what may come back', async () => {
   expect(await exchange('2.a', 2, { need: 5 })).toMatchObject({ status: 'SPOKEN', total: 0 });
   expect(await at.redis.hget(name, '@2.b')).toMatch(/^5 0 1 5 \d+$/);
   await at.redis.hset(name, '@2.b', `5 0 1 5 ${Date.now() - 60}`);
-  expect((await exchange('2.a', 3, { need: 5 })).status).toBe('NONE');
+  expect((await exchange('2.a', 3, { need: 5 })).status).toBe('SPOKEN');
   // Its next turn says what became of it.
   await exchange('2.b', 2, { spent: 2 });
   expect(await exchange('2.a', 4, { need: 3 })).toMatchObject({ status: 'OK', reserve: 3 });
