@@ -2351,6 +2351,8 @@ export interface Operations {
           readonly lag: number;
           /** Remaining time for which it may answer from memory without hearing from Redis, ms. */
           readonly leaseRemainingMs: number;
+          /** When it issued no tokens last because a control plane of an older release made a change, Unix milliseconds. */
+          readonly tokensWithheldAt?: number;
         })[];
         /** Number of followed APIs that are not shown. */
         readonly apisNotShown: number;
@@ -2366,6 +2368,8 @@ export interface Operations {
           readonly lag: number;
           /** Remaining time for which it may answer from memory without hearing from Redis, ms. */
           readonly leaseRemainingMs: number;
+          /** When it issued no tokens last because a control plane of an older release made a change, Unix milliseconds. */
+          readonly tokensWithheldAt?: number;
         };
       })[];
       /** Cursor of the next page; absent on the last page. */

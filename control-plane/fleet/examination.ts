@@ -212,6 +212,7 @@ export async function examineFleet(nodes: RedisNodes, clock: Clock, verifierId?:
     ...lifetimeFaults(apis),
     ...usageFaults(verifiers, apis),
     ...machineFaults(verifiers, clock.wallMs()),
+    ...tokenFaults(verifiers, clock.wallMs()),
   ];
   const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
   return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
@@ -340,6 +341,23 @@ function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly Api
   const old = verifiers.filter(({ protocol }) => protocol === lowest);
   return [
     `${namesOf(old)} speaks protocol ${lowest}, and finds no keys of ${someOf(closed)}, which need a later one: upgrade it`,
+  ];
+}
+
+/** Time for which a change by an older control plane is told of. */
+const TOKEN_FAULT_MS = 3_600_000;
+
+/** Finds APIs with tokens that a control plane changed which does not wait for tokens. */
+function tokenFaults(verifiers: readonly VerifierStatus[], nowMs: number): string[] {
+  const isLate = ({ tokensWithheldAt = 0 }: { readonly tokensWithheldAt?: number }) =>
+    nowMs - tokensWithheldAt < TOKEN_FAULT_MS;
+  const apiIds = verifiers.flatMap(({ apis, sharedLog }) => [
+    ...apis.filter(isLate).map(({ apiId }) => apiId),
+    ...(sharedLog && isLate(sharedLog) ? ['roles and identities'] : []),
+  ]);
+  if (apiIds.length === 0) return [];
+  return [
+    `a control plane of an older release changed ${someOf([...new Set(apiIds)])} within the last hour: it says complete while tokens live, so verifiers issue none for 10 s after each; upgrade all control planes`,
   ];
 }
 

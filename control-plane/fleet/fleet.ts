@@ -23,6 +23,9 @@ const following = {
     minimum: 0,
     description: 'Remaining time for which it may answer from memory without hearing from Redis, ms.',
   }),
+  tokensWithheldAt: Type.Optional(
+    Time('When it issued no tokens last because a control plane of an older release made a change'),
+  ),
 };
 const FollowedApi = Type.Object({ apiId: Type.String(), ...following });
 

@@ -32,19 +32,20 @@ function endMsOf({ epoch, links, join, expires }: Entry): number {
 
 /**
  * The reasons for which a good key gets no token. `off`: its API has none; `clock`: this machine's may be wrong; `lease`: it ends
- * soon, or the key is not good any more; `large`: a header has no room for it.
+ * soon, or the key is not good any more; `older`: a control plane of an older release makes changes; `large`: a header has no room for it.
  */
-export type NoToken = 'off' | 'clock' | 'lease' | 'large';
+export type NoToken = 'off' | 'clock' | 'lease' | 'older' | 'large';
 
 function reasonOf(verdict: Verdict | undefined): NoToken {
   const lease = verdict?.entry?.epoch.lease;
   if (lease?.hasTokens === false) return 'off';
   if (lease?.hasTokens === undefined) return 'lease';
+  if (lease.isWithheld) return 'older';
   return lease?.isClockRight === false ? 'clock' : 'lease';
 }
 
 export const newTokenCounts = (): Record<'issued' | NoToken, number> => ({
-  ...{ issued: 0, off: 0, clock: 0, lease: 0, large: 0 },
+  ...{ issued: 0, off: 0, clock: 0, lease: 0, older: 0, large: 0 },
 });
 
 /** Signs tokens, and counts them. */

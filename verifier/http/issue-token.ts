@@ -79,7 +79,7 @@ const noToken = (reason: NoToken): ApiError =>
   reason === 'off'
     ? badRequest('key: its API has no tokens; set `tokens` by apis.updateApi')
     : unavailable(
-        "no token may be issued now: this machine's clock differs from that of Redis by more than a second, or Redis has not answered for seconds",
+        "no token may be issued now: a control plane is of an older release (see `keyfence doctor`), this machine's clock differs from that of Redis by more than a second, or Redis has not answered for seconds",
       );
 
 interface TokenRequest {

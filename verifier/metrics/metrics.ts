@@ -409,7 +409,7 @@ export function watchTokens(registry: Registry, counts = newTokenCounts()): void
     .help('Tokens that were signed. At gateways and in proxy mode, one serves many requests of a key.');
   new Counter({
     name: 'keyfence_tokens_refused_total',
-    help: "Good keys that got no token, by reason; at gateways and in proxy mode, the header was empty. off: keys.issueToken was called for a key whose API has no tokens. clock: this machine's clock differs from that of Redis by more than a second, or Redis answered late. lease: Redis has not answered for seconds, or the key has just changed. large: the token was longer than 2 KiB; give the key fewer permissions, or call keys.issueToken.",
+    help: "Good keys that got no token, by reason; at gateways and in proxy mode, the header was empty. off: keys.issueToken was called for a key whose API has no tokens. clock: this machine's clock differs from that of Redis by more than a second, or Redis answered late. lease: Redis has not answered for seconds, or the key has just changed. older: a control plane of an older release makes changes and does not wait for tokens, so for 10 s there are none; upgrade it. large: the token was longer than 2 KiB; give the key fewer permissions, or call keys.issueToken.",
     labelNames: ['reason'],
     registers: [registry],
     collect() {

@@ -187,6 +187,11 @@ export class Follower {
     return this.#log.settling.size > 0;
   }
 
+  /** When it saw latest that a control plane waits for no tokens, Unix milliseconds; undefined = never. */
+  get tokensWithheldAtMs(): number | undefined {
+    return this.#log.tokensWithheldAtMs;
+  }
+
   get leaseRemainingMs(): number {
     return this.#log.epoch?.lease.remainingMs() ?? 0;
   }
@@ -439,6 +444,8 @@ class AppliedLog {
   leaseMs = 0;
   /** The longest of this epoch. */
   #longestLeaseMs = 0;
+  /** When an entry of a control plane that waits for no tokens came latest. */
+  #withheld: Instant | undefined;
   /** Settlements of former names' credits that are still running. */
   readonly #settling = new Set<Promise<void>>();
   #places: readonly Pool[] = [];
@@ -453,6 +460,11 @@ class AppliedLog {
     this.#events = options.events;
     this.#wake = wake;
     this.#stopping = stopping;
+  }
+
+  /** When such an entry came latest, Unix milliseconds; undefined = never. */
+  get tokensWithheldAtMs(): number | undefined {
+    return this.#withheld?.wallMs;
   }
 
   get epoch(): Epoch | undefined {
@@ -536,6 +548,9 @@ class AppliedLog {
     if (isProven) prefix.creations = reply.creations;
     this.leaseMs = reply.leaseMs;
     this.#longestLeaseMs = Math.max(this.#longestLeaseMs, reply.leaseMs);
+    // Entries from before the tokens were on have no time either.
+    if (reply.hasUntimed && epoch.lease.hasTokens) this.#withheld = instant(this.#options.clock);
+    epoch.lease.withholdTokens(this.#withheld ? this.#withheld.monotonicMs + fenceMs(this.leaseMs, 0) : 0);
     if (isProven && prefix.position >= reply.sequence) {
       epoch.lease.extend(sentAt, reply.leaseMs);
       epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0, reply.tokenAudiences);

@@ -16,6 +16,7 @@ export class Lease {
   hasTokens: boolean | undefined;
   /** Their audiences; undefined = the API's id. */
   tokenAudiences: readonly string[] | undefined;
+  #withheldUntilMs = 0;
   /** The end of tokens that may be issued, on both clocks; 0 = none may. */
   #tokensUntil: Instant = NEVER;
   readonly #clock: Clock;
@@ -63,6 +64,15 @@ export class Lease {
         : NEVER;
   }
 
+  /** Issues no tokens until then on the monotonic clock: a control plane says that changes are complete while tokens live. */
+  withholdTokens(untilMs: number): void {
+    this.#withheldUntilMs = untilMs;
+  }
+
+  get isWithheld(): boolean {
+    return this.#clock.monotonicMs() < this.#withheldUntilMs;
+  }
+
   /** False if this machine's wall clock may be wrong, while the API has tokens. */
   get isClockRight(): boolean {
     return this.#tokensUntil !== NEVER;
@@ -70,7 +80,7 @@ export class Lease {
 
   /** Returns the latest end of a token that is issued now, Unix milliseconds, or a time in the past if none may be. */
   tokenEndMs(): number {
-    const { monotonicMs, wallMs } = this.#tokensUntil;
+    const { monotonicMs, wallMs } = this.isWithheld ? NEVER : this.#tokensUntil;
     const restMs = Math.min(monotonicMs - this.#clock.monotonicMs(), wallMs - this.#clock.wallMs());
     return this.#clock.wallMs() + restMs - 2 * SKEW_MS;
   }

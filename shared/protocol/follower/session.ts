@@ -32,7 +32,7 @@ const registerMember = command(
 );
 const SYNCED = [
   ...['nonce', 'sequence#', 'hash', 'leaseMs#', 'apiDeleted#', 'creations', 'entries[]', 'record[]'],
-  ...['tokensAt', 'audiences', 'pointer'],
+  ...['tokensAt', 'audiences', 'untimed', 'pointer'],
 ] as const;
 const sync = command(
   asset('shared/protocol/follower/sync.lua'),
@@ -263,10 +263,11 @@ export function syncRun(apiId: string, request: SyncRequest, batch: typeof BATCH
         return { ...NO_CHANGES, ...rest, ...pointerOf(pointer) };
       }
       if (answer.status !== 'OK') return { ...NO_CHANGES, ...answer };
-      const { apiDeleted, entries, pointer, tokensAt, audiences, ...rest } = answer;
+      const { apiDeleted, entries, pointer, tokensAt, audiences, untimed, ...rest } = answer;
       return {
         ...{ ...rest, apiDeleted: apiDeleted === 1, entries: changesIn(entries) },
         ...(tokensAt ? { tokensAtMs: Number(tokensAt) } : {}),
+        ...(untimed ? { hasUntimed: true } : {}),
         ...(audiences ? { tokenAudiences: JSON.parse(audiences) as readonly string[] } : {}),
         ...pointerOf(pointer),
       };

@@ -62,6 +62,8 @@ export interface SyncReply {
   readonly tokensAtMs?: number;
   /** The audiences of these; absent = the API's id. */
   readonly tokenAudiences?: readonly string[];
+  /** True if an entry is of a control plane that waits for no tokens, because it is of an older release. */
+  readonly hasUntimed?: boolean;
   /** The place of the record, for a request with `secretHash`; undefined = no such record. */
   readonly pointer?: Pointer | undefined;
 }

@@ -10,7 +10,8 @@
 -- to read a record by its secret: place: the pointer; own: the beginning of pointers to this API's keys; records, metas: the
 --   names of records and of long metas, each without the keyId at the end
 -- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record,
---   Unix ms by the clock of Redis if tokens may be issued, else '', their audiences, JSON, '' = the API's id, pointer}
+--   Unix ms by the clock of Redis if tokens may be issued, else '', their audiences, JSON, '' = the API's id, '1' if an entry that
+--   the follower had not acknowledged lacks its time, so that its writer waits for no tokens, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED | REFUSED, as of REGISTER
 --   entries: {sequence, hash, keyId, payload, …}
 --   record: {} or {secret hash, creation number, and the FIELDS of a key (LUA_FIELDS)}; the secret hash is followed by the name of
@@ -41,10 +42,16 @@ if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then retur
 -- A follower cannot have acknowledged a change that does not exist, so this is not its history.
 if score > tonumber(s) then return {'NOREG', nonce} end
 local last = g or '0-'
-local reply = {'OK', nonce, s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, '', audiences or '', pointer}
+local reply = {'OK', nonce, s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, '', audiences or '', '', pointer}
 if issues then
   local time = redis.call('TIME')
   reply[10] = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  if score < tonumber(s) then
+    local from = string.format('%.0f-0', math.floor(score) + 1)
+    for _, entry in ipairs(redis.call('XRANGE', log, from, '+', 'COUNT', most)) do
+      if not entry[2][8] then reply[12] = '1' end
+    end
+  end
 end
 
 local fault = differs(s, h, last)

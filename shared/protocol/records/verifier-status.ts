@@ -72,6 +72,8 @@ export interface Following {
   /** Number of changes known to exist and not applied yet. */
   readonly lag: number;
   readonly leaseRemainingMs: number;
+  /** When it saw latest that a control plane waits for no tokens, Unix milliseconds; absent = never, or of an earlier version. */
+  readonly tokensWithheldAt?: number;
 }
 
 /** Maximum number of APIs in one report, so that it stays below about 20 KiB. */

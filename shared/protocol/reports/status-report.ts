@@ -146,9 +146,10 @@ export class StatusReport {
 }
 
 function standingOf(follower: Follower): Following {
-  const { member, position, lag, leaseRemainingMs, needsNoLease } = follower;
+  const { member, position, lag, leaseRemainingMs, needsNoLease, tokensWithheldAtMs } = follower;
   const state = follower.canAnswer || needsNoLease ? 'live' : follower.live ? 'lapsed' : 'joining';
-  return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs) };
+  const withheld = tokensWithheldAtMs === undefined ? {} : { tokensWithheldAt: tokensWithheldAtMs };
+  return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs), ...withheld };
 }
 
 const worstFirst = (a: FollowedApi, b: FollowedApi) =>

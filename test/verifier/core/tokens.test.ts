@@ -111,7 +111,7 @@ test('an earlier token is not handed out past the lease', () => {
   lease.allowTokens(sentAt, 10_000, WALL_MS + 1001);
   expect([tokenOf(), issuer.counts]).toEqual([
     undefined,
-    { issued: 2, off: 0, clock: 1, lease: 0, large: 0 },
+    { issued: 2, off: 0, clock: 1, lease: 0, older: 0, large: 0 },
   ]);
   lease.allowTokens(sentAt, 2000, WALL_MS);
   expect([tokenOf(), issuer.counts.lease]).toEqual([undefined, 1]);

@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import { createRemoteJWKSet, jwtVerify } from 'jose';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { describe } from '../../../control-plane/cli/terminal/print-change.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { configFaults } from '../../../verifier/config.ts';
 import { verifierConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
@@ -261,4 +263,31 @@ test('a raised leeway is waited for at once, a lowered one when the old one is o
   expect(await leeway()).toBeGreaterThanOrEqual(3);
   await fleet.until(async () => (await leeway()) < 2);
   expect((await fleet.ok('apis.getApi', { apiId: 'slow' })).tokenLeewayMs).toBe(0);
+});
+
+test('a verifier issues no tokens for a fence after a change by a control plane that does not wait for them', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'mixed', name: 'Mixed' });
+  await fleet.ok('apis.updateApi', { apiId: 'mixed', tokens: true, tokenLeewayMs: 0 });
+  const { key, keyId } = await create({ apiId: 'mixed' });
+  await fleet.ok('keys.updateKey', { keyId, name: 'Ada', waitMs: 0 });
+  expect((await issue(key)).status).toBe(200);
+  const { head, log } = apiKeys('mixed');
+  const [s = '', h = ''] = (await fleet.client.hmget(head, 's', 'h')) as string[];
+  const sequence = String(Number(s) + 1);
+  const hash = createHash('sha1').update(`${h}|${sequence}||`).digest('hex');
+  // As releases before tokens wrote an entry.
+  await fleet.client
+    .multi()
+    .xadd(log, `${sequence}-0`, 'h', hash, 'k', '', 'd', '')
+    .hset(head, 's', sequence, 'h', hash)
+    .exec();
+  await fleet.until(async () => (await issueOnce(key)).status === 503);
+  expect(await fleet.verdict(key)).toBe('VALID');
+  const refused = async () => `${(await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`)).body}`;
+  expect(await refused()).toMatch(/keyfence_tokens_refused_total{reason="older"} [1-9]/);
+  const found = async () => JSON.stringify(await fleet.ok('fleet.listFindings'));
+  await fleet.until(async () =>
+    (await found()).includes('a control plane of an older release changed mixed'),
+  );
+  await fleet.until(async () => (await issueOnce(key)).status === 200);
 });
