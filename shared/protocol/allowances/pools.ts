@@ -17,7 +17,7 @@ const SETTLE_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
 const SETTLE_ATTEMPTS_MAX = 8640;
 
-/** Executes turns of pools under a name. Resolves once all required replicas have the result. */
+/** Executes turns of pools under a name. Resolves once all required replicas have the result, if any turn is about credits. */
 type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
 
 /** Counts since the start, of all pools of a verifier, for metrics. */
@@ -46,6 +46,8 @@ interface Options {
   /** Time for which a slice should last, in milliseconds; 0 = no slices. */
   readonly sliceMs: number;
   readonly exchange: Exchange;
+  /** True = turns about credits wait for replicas. */
+  readonly awaitsReplicas?: boolean | undefined;
   readonly counts: CreditCounts;
   /** Called when Redis and this follower disagree about a pool. */
   readonly onBehind: () => void;
@@ -55,17 +57,23 @@ interface Options {
   readonly position: () => number;
 }
 
+/** Pools that wait for an exchange. */
+interface Lane {
+  readonly queue: Set<Pool>;
+  isBusy: boolean;
+}
+
 /**
  * The recently used pools of credits and rate limits under one name of a follower. There is one call to Redis
- * at a time, which serves all waiting requests.
+ * at a time, which serves all waiting requests; if credits wait for replicas, one about credits and one about limits.
  */
 export class Pools {
   readonly #options: Options;
   readonly #host: PoolHost;
   readonly #pools = new Map<string, Pool>();
-  readonly #queue = new Set<Pool>();
+  readonly #lane: Lane = { queue: new Set(), isBusy: false };
+  readonly #laneOfCredits: Lane;
   #turn = 0;
-  #isBusy = false;
   #isWatched = false;
   /** Present once the use of this name has ended. */
   #closing: AbortSignal | undefined;
@@ -75,6 +83,7 @@ export class Pools {
 
   constructor(options: Options) {
     this.#options = options;
+    this.#laneOfCredits = options.awaitsReplicas ? { queue: new Set(), isBusy: false } : this.#lane;
     this.#host = {
       request: (pool) => this.#request(pool),
       isLive: options.isLive,
@@ -140,6 +149,11 @@ export class Pools {
     return [...this.#pools.values()].filter((pool) => pool.hasPlaces && pool.isHeld);
   }
 
+  /** Tells Redis of all places that are held: a new primary may lack those that were taken last. */
+  tellPlaces(): void {
+    for (const pool of this.heldPlaces) this.#request(pool);
+  }
+
   /**
    * Goes on with places that are held under a former name. Resolves when Redis counts them under this one; rejects
    * with SERVICE_UNAVAILABLE. Call it before this name answers anything.
@@ -197,21 +211,22 @@ export class Pools {
       if (!this.#isSettling) void this.#settle(this.#closing);
       return;
     }
-    this.#queue.add(pool);
-    if (!this.#isBusy) void this.#serve();
+    const lane = pool.window ? this.#lane : this.#laneOfCredits;
+    lane.queue.add(pool);
+    if (!lane.isBusy) void this.#serve(lane);
   }
 
-  async #serve(): Promise<void> {
-    this.#isBusy = true;
-    while (this.#queue.size > 0 && !this.#closing) {
+  async #serve(lane: Lane): Promise<void> {
+    lane.isBusy = true;
+    while (lane.queue.size > 0 && !this.#closing) {
       const batch: Pool[] = [];
-      for (const pool of this.#queue) {
+      for (const pool of lane.queue) {
         if (batch.push(pool) === BATCH_MAX) break;
       }
-      for (const pool of batch) this.#queue.delete(pool);
+      for (const pool of batch) lane.queue.delete(pool);
       await this.#exchange(batch).catch(() => undefined); // the waiting requests got the error
     }
-    this.#isBusy = false;
+    lane.isBusy = false;
   }
 
   async #exchange(pools: readonly Pool[]): Promise<readonly PoolReply[]> {

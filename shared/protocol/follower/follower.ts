@@ -56,7 +56,7 @@ export interface FollowerEvents {
 /** Dependencies and limits of a follower. */
 interface FollowerOptions {
   apiId: string;
-  directory: Pick<Directory, 'open' | 'exchange' | 'nearby'>;
+  directory: Pick<Directory, 'open' | 'exchange' | 'nearby' | 'awaitsReplicas'>;
   cache: Memory;
   clock: Clock;
   /** Returns a new unguessable text at each call, for member names and nonces. */
@@ -103,7 +103,7 @@ const RECONNECT_MAX_MS = 2000;
  */
 export class Follower {
   readonly apiId: string;
-  readonly #directory: Pick<Directory, 'open' | 'exchange' | 'nearby'>;
+  readonly #directory: Pick<Directory, 'open' | 'exchange' | 'nearby' | 'awaitsReplicas'>;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
   readonly #random: () => number;
@@ -322,6 +322,7 @@ export class Follower {
         (pool) => this.#log.epoch?.pools.recall(pool),
       ),
     );
+    this.#log.epoch?.pools.tellPlaces();
     for (let hasDropped = false; !hasEnded && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#waker.reset();
       const startedAtMs = this.#clock.monotonicMs();
@@ -497,6 +498,7 @@ class AppliedLog {
       exchange: (name, turns) => directory.exchange(apiId, name, turns),
       position: () => this.prefix.position,
       onBehind: () => this.#wake(),
+      awaitsReplicas: directory.awaitsReplicas,
       isLive: () => this.#epoch?.pools === pools && this.#epoch.lease.holds(),
     });
     return pools;

@@ -72,6 +72,10 @@ export class RedisDirectory implements Directory {
     this.#keys = new PointerBatcher(nodes, clock);
   }
 
+  get awaitsReplicas(): boolean {
+    return this.#replicas > 0;
+  }
+
   get silentMs(): number {
     return this.#nodes.silentMs;
   }
@@ -93,8 +97,8 @@ export class RedisDirectory implements Directory {
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {
     const { script, keys, args, read } = exchangeRun(apiId, member, turns);
     const { members } = apiKeys(apiId);
-    // Rate limits are not worth waiting for: if a failover loses a window, the window soon ends anyway.
-    if (this.#replicas === 0 || turns.every(({ window }) => window && window.durationMs > 0)) {
+    // Limits are not worth waiting for: what a failover loses of a window ends with it, and holders tell a new primary their places.
+    if (this.#replicas === 0 || turns.every(({ window }) => window)) {
       return read(await this.#nodes.run(members, (redis) => script.run(redis, keys, args)));
     }
     // A connection of its own, because WAIT blocks it.

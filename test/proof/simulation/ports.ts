@@ -104,9 +104,13 @@ export class SimulatedDirectory implements Directory {
     this.#hearsRecalls = hearsRecalls;
   }
 
+  get awaitsReplicas(): boolean {
+    return this.#lanes.network.group.replicas > 0;
+  }
+
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {
     const { network } = this.#lanes;
-    const { replicas } = network.group;
+    const replicas = turns.every(({ window }) => window) ? 0 : network.group.replicas;
     const connection = await this.#lanes.get(replicas === 0 ? 'main' : 'exchange');
     const step: Step<readonly PoolReply[]> = (state) => state.exchange(apiId, this.#nameOf(member), turns);
     const { reply, confirmed } = await connection.call('exchange', apiId, step, replicas);

@@ -149,7 +149,10 @@ export class World {
       if (node === this.group.primary) this.check(() => this.refills?.look(node.state.api(apiId).pools));
       this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
     };
-    this.group.onPromoted = (former) => this.check(() => this.checker.promoted(former, this.group.primary));
+    this.group.onPromoted = (former) => {
+      this.places?.promoted();
+      this.check(() => this.checker.promoted(former, this.group.primary));
+    };
     if (this.plans && this.roles) this.#openSharedLog(this.roles);
     for (const apiId of plan.apiIds) {
       for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
@@ -600,8 +603,9 @@ export class World {
         : isShared
           ? Number.POSITIVE_INFINITY
           : inForce;
+      const isAtPrimary = this.network.primaryFor(machine) === this.group.primary;
       this.check(() => {
-        if (this.places) ends.push(this.places.begin(name, work, most, machine.name));
+        if (this.places) ends.push(this.places.begin(name, work, most, machine.name, isAtPrimary));
       });
     }
     if (pool) this.ledger.hold(pool, reserved);
