@@ -141,6 +141,9 @@ export function examineCertificates(certificates: Readonly<CertificateEnds>, now
   return [{ check: 'certificates', found: someOf(soon.map(text)), change }];
 }
 
+const WHILE_AWAY =
+  'while a required replica is away, verifiers answer for keys with credits from slices, then with 503; other keys are not affected';
+
 function replicationOf(facts: RedisFacts, config: Config): Finding {
   const { settings, replicas: present } = facts;
   const replicas = config.REDIS_REPLICAS;
@@ -152,6 +155,7 @@ function replicationOf(facts: RedisFacts, config: Config): Finding {
     : 'changes stay pending, and no key can be created,';
   const changes = [
     ...(present < replicas ? [`${consequence} until ${replicas} replicas are connected`] : []),
+    ...(present < replicas && !isRefused ? [WHILE_AWAY] : []),
     ...failoverFaults(facts, replicas),
   ];
   if (replicas > 0 && settings.size > 0) {

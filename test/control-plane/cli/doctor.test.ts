@@ -233,6 +233,7 @@ test('names replicas awaited in vain or not at all', async () => {
   const isMissing = async () => (await examine({ REDIS_REPLICAS: '1' })).of('replication')?.change;
   const until = 'until 1 replicas are connected';
   expect(await isMissing()).toContain(`changes stay pending, and no key can be created, ${until}`);
+  expect(await isMissing()).toContain('verifiers answer for keys with credits from slices, then with 503');
   await redis.config('SET', 'min-replicas-to-write', '1');
   expect(await isMissing()).toContain(`every write is refused ${until}`);
   await redis.config('SET', 'min-replicas-to-write', '0');

@@ -829,7 +829,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'a reply forgets what went back': {
     breaks: 'What went back to Redis during a turn can be spent here all the same. (I23)',
-    seed: CHANGING_LIMIT_SEEDS + 94,
+    seed: CHANGING_LIMIT_SEEDS + 184,
     file: BALANCE,
     edits: [['this.#granted = granted - this.#gone;', 'this.#granted = granted;']],
   },
