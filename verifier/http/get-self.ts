@@ -41,12 +41,14 @@ function selfOf(verdict: Verdict, nowMs: number): object {
   const { keyId, apiId, name, externalId, environment, roles, permissions, expires } = fieldValues(verdict);
   const { identity } = effectivePermissions ?? {};
   const facts = ({ limit, remaining }: LimitOutcome) => {
-    const isShared = identity?.limits?.includes(limit) === true;
+    // Equal limits are one object, and that of the key applies.
+    const isOwn = entry.limits?.includes(limit) === true;
+    const isShared = !isOwn && identity?.limits?.includes(limit) === true;
     return {
       name: limit.name,
       limit: limit.limit,
       sharedBy: isShared || (limit.isPerIdentity && identity) ? 'identity' : 'key',
-      from: entry.limits?.includes(limit) ? 'key' : isShared ? 'identity' : 'role',
+      from: isOwn ? 'key' : isShared ? 'identity' : 'role',
       used: Math.max(0, limit.limit - remaining),
     };
   };

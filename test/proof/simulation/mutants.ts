@@ -785,12 +785,6 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     file: POOL,
     edits: [['if (balance.under <= limit && balance.available', 'if (balance.available']],
   },
-  'a turn keeps what a higher limit was granted': {
-    breaks: 'What was granted under a higher limit is kept under a lower one. (I15)',
-    seed: SHARED_LIMIT_SEEDS + 9,
-    file: POOL,
-    edits: [['balance.availableUnder(limit);', 'balance.available;']],
-  },
   'places from before a change are free here': {
     breaks: 'A place that a change took is taken again when its work ends. (I23)',
     seed: CHANGING_LIMIT_SEEDS + 4,

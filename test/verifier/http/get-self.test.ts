@@ -41,6 +41,13 @@ test('a holder sees all that is left, and asking takes nothing', async () => {
   expect((await seen()).limits.map(names)).toEqual(told.limits.map(names));
 });
 
+test('a limit of the key is its own, also if its identity has an equal one', async () => {
+  const ratelimits = [{ name: 'calls', limit: 5, duration: 3_600_000, autoApply: true }];
+  await fleet.ok('identities.createIdentity', { externalId: 'cyd', ratelimits });
+  const { key } = await create({ externalId: 'cyd', ratelimits });
+  expect((await ask(key)).body.limits).toMatchObject([{ name: 'calls', from: 'key', sharedBy: 'key' }]);
+});
+
 test('what is used up is told, and shared credits are', async () => {
   await fleet.ok('identities.createIdentity', { externalId: 'bob', credits: { remaining: 1 } });
   const { key } = await create({ externalId: 'bob', ratelimit: { limit: 1, duration: 3_600_000 } });
