@@ -191,15 +191,9 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   else {
     const subject =
       (await words.subject?.(answer as never, input as never, client)) ?? subjectOf(row, answer, input);
-    // Who gave a time waits no longer.
     const propagation =
-      answer.propagation && input['waitMs'] === undefined && !name.endsWith('Propagation')
-        ? await afterTokens(
-            session,
-            (of, ref) => client.call(of, ref),
-            { ...input, ...answer },
-            answer.propagation,
-          )
+      answer.propagation && !name.endsWith('Propagation')
+        ? await afterTokens(session, { ...input, ...answer }, answer.propagation)
         : answer.propagation;
     const about = typeof keyId === 'string' ? { keyId: input['keyId'] } : {};
     if (propagation) printChange(session, subject, { ...about, ...answer, propagation });

@@ -7,7 +7,7 @@ import { commandAt, waitMsOf } from '../from-operations.ts';
 import { pages } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { printable } from '../terminal/output.ts';
-import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
+import { afterTokens, confirm, printChange, waitOption } from '../terminal/print-change.ts';
 
 type Change = { readonly propagation: ChangeStatus };
 
@@ -29,7 +29,8 @@ export function disableIdentityCommand(program: Command, session: Session): void
         const message = `nothing was done: there is no identity of ${printable(externalId)}, and no key of it that the root key may read; ${advice}`;
         throw new CliError('NO', message, { code: 'NOT_FOUND' });
       });
-      printChange(session, `disabled ${printable(externalId)}`, change);
+      const propagation = await afterTokens(session, { ...change, ...waitMsOf(wait) }, change.propagation);
+      printChange(session, `disabled ${printable(externalId)}`, { ...change, propagation });
     });
 }
 
@@ -45,7 +46,8 @@ export function deleteIdentityCommand(program: Command, session: Session): void 
       const { id } = await session.call<{ id: string }>('identities.getIdentity', { externalId });
       const input = { identityId: id, ...waitMsOf(wait) };
       const change = await session.call<Change>('identities.deleteIdentity', input);
-      printChange(session, `deleted ${printable(externalId)}`, change);
+      const propagation = await afterTokens(session, input, change.propagation);
+      printChange(session, `deleted ${printable(externalId)}`, { ...change, propagation });
     });
 }
 

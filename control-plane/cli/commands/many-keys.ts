@@ -8,7 +8,7 @@ import { apiIdOf, keyIdOf } from '../key-reference.ts';
 import { readLines } from '../read-lines.ts';
 import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
-import { confirm, describe, printChange, waitOption } from '../terminal/print-change.ts';
+import { afterTokens, confirm, describe, printChange, waitOption } from '../terminal/print-change.ts';
 import { Progress } from '../terminal/progress.ts';
 import { givenSecret } from '../terminal/prompt.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
@@ -34,7 +34,7 @@ interface Change {
 }
 
 type Result =
-  | { result: 'updated' | 'deleted' }
+  | { result: 'updated' | 'deleted'; keyId: string; sequence: number }
   | { result: 'refused'; keyId: string; code: string; message: string };
 
 interface ManyResponse {
@@ -90,7 +90,8 @@ export function manyKeysCommands(program: Command, session: Session): void {
       if (isOfMany) return changeMany(session, selection, change, waitMsOf(wait));
       const { operation, fields, pastTense } = change;
       const input = { keyId, ...fields, ...waitMsOf(wait) };
-      const { propagation } = await session.call<{ propagation: ChangeStatus }>(operation, input);
+      const answer = await session.call<{ propagation: ChangeStatus }>(operation, input);
+      const propagation = await afterTokens(session, input, answer.propagation);
       printChange(session, `${pastTense} ${keyId}`, { ...{ keyId }, propagation });
     });
   }
@@ -144,7 +145,7 @@ async function changeMany(
     throw error;
   }
   progress.clear();
-  tally.print();
+  await tally.print(wait);
 }
 
 const interruption = () => new CliError('INTERRUPTED', 'stopped; run the command again to continue');
@@ -204,6 +205,8 @@ class Tally {
   #refusals = 0;
   #last: Propagation | undefined;
   #pending: Propagation | undefined;
+  /** The key of the pending change. */
+  #pendingId: string | undefined;
 
   /** @param total the expected number of keys, if known */
   constructor(
@@ -226,7 +229,11 @@ class Tally {
       else this.refuse(each);
     }
     if (propagation && propagation.sequence > (this.#last?.sequence ?? 0)) this.#last = propagation;
-    if (propagation?.state === 'pending') this.#pending = propagation;
+    if (propagation?.state === 'pending') {
+      this.#pending = propagation;
+      const isLast = (each: Result) => each.result !== 'refused' && each.sequence === propagation.sequence;
+      this.#pendingId = results.find(isLast)?.keyId;
+    }
     const total = this.#changes + this.#refusals;
     this.#progress.show(
       this.#total === undefined ? undefined : total / this.#total,
@@ -246,8 +253,10 @@ class Tally {
     return `${count(this.#changes)} ${this.#changes === 1 ? 'key' : 'keys'} ${this.#pastTense}`;
   }
 
-  print(): void {
-    const [session, propagation] = [this.#session, this.#pending ?? this.#last];
+  async print(wait: { waitMs?: number }): Promise<void> {
+    const session = this.#session;
+    const about = { keyId: this.#pendingId, ...wait };
+    const propagation = this.#pending ? await afterTokens(session, about, this.#pending) : this.#last;
     const refusalsText = this.#refusals > 0 ? `, ${count(this.#refusals)} refused` : '';
     const state = propagation ? `: ${describe(propagation)}` : '.';
     const summary = { [this.#pastTense]: this.#changes, refused: this.#refusals };
@@ -256,6 +265,6 @@ class Tally {
       () => `${this.text}${refusalsText}${state}`,
     );
     if (this.#refusals > 0) session.end('DATA');
-    if (this.#pending) session.end('PENDING');
+    if (propagation?.state === 'pending') session.end('PENDING');
   }
 }

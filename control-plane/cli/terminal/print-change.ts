@@ -52,15 +52,16 @@ const PROGRESS = {
 const ASK_AGAIN_MS = 2000;
 
 /**
- * Asks on while only tokens from before a change are left, and tells for how long; returns how far it has come then.
- * @param about what changed, by the names in PROGRESS
+ * Asks on while only tokens from before a change are left, and tells for how long; returns how far it has come then. Who gave a
+ * time waits no longer.
+ * @param about what changed, by the names in PROGRESS, and `waitMs` of the call
  */
 export async function afterTokens(
   session: Session,
-  call: <T>(operation: string, input: object) => Promise<T>,
   about: Readonly<Record<string, unknown>>,
   first: ChangeStatus,
 ): Promise<ChangeStatus> {
+  if (about['waitMs'] !== undefined) return first;
   const name = (Object.keys(PROGRESS) as (keyof typeof PROGRESS)[]).find(
     (each) => typeof about[each] === 'string',
   );
@@ -72,7 +73,7 @@ export async function afterTokens(
     );
     await scheduler.wait(ASK_AGAIN_MS);
     const ref = { [name]: about[name], sequence: String(sequence) };
-    ({ propagation } = await call<{ propagation: ChangeStatus }>(PROGRESS[name], ref));
+    ({ propagation } = await session.call<{ propagation: ChangeStatus }>(PROGRESS[name], ref));
   }
   return propagation;
 }

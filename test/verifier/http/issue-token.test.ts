@@ -291,3 +291,28 @@ test('a verifier issues no tokens for a fence after a change by a control plane 
   );
   await fleet.until(async () => (await issueOnce(key)).status === 200);
 });
+
+test('a service that accepts tokens for the leeway accepts none once a disable is complete', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'lenient', name: 'Lenient' });
+  await fleet.ok('apis.updateApi', { apiId: 'lenient', tokens: true, tokenLeewayMs: 3000 });
+  const { key, keyId } = await create({ apiId: 'lenient' });
+  const { token, expiresAt } = (await issue(key)).body;
+  const keys = jwks(fleet.verifiers[0]?.address);
+  let acceptedAtMs = 0;
+  const accepts = async () => {
+    const nowMs = Date.now();
+    const isAccepted = await jwtVerify(token, keys, { clockTolerance: 3 }).then(
+      () => true,
+      () => false,
+    );
+    if (isAccepted) acceptedAtMs = nowMs;
+    return isAccepted;
+  };
+  const disable = fleet.ok('keys.updateKey', { keyId, enabled: false });
+  await fleet.until(async () => !(await accepts()));
+  expect(acceptedAtMs).toBeGreaterThan(expiresAt);
+  const { propagation } = await disable;
+  expect(propagation).toMatchObject({ state: 'complete', tokens: 'complete' });
+  expect(propagation.waitedMs).toBeGreaterThan(8000);
+  expect(await accepts()).toBe(false);
+});
