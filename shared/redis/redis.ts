@@ -2,18 +2,28 @@ import type { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import slotOf from 'cluster-key-slot';
 import { Redis } from 'ioredis';
-import { atMost, backoffMs, type Clock } from '../process/clock.ts';
+import { atMost, backoffMs, type Clock, pause } from '../process/clock.ts';
 import { Deadlines } from '../process/deadlines.ts';
 import type { Logger } from '../process/log.ts';
 import { readCopies } from '../process/read-buffer.ts';
 import { ApiError, unavailable } from '../rules/errors.ts';
 import { type CertificateEnds, noteCertificate } from './certificate-ends.ts';
+import {
+  type ClusterView,
+  isOfSame,
+  isSameNode,
+  newestOwners,
+  type SlotRange,
+  viewOf,
+} from './cluster-view.ts';
 import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
 import { ReachLog } from './redis-fault.ts';
 import { FreshOptions, isSameProof, type Node, type Options, type RedisConfig } from './redis-settings.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
+/** Time that other members of a Cluster have for their accounts of it after the first that counts. */
+const OTHER_VIEWS_MS = 200;
 /** The host of a node that should be known by its name, but has none. */
 const NAMELESS = '?';
 const NAMELESS_ADVICE = 'does not tell its host name: set cluster-announce-hostname there';
@@ -57,7 +67,17 @@ export class RedisNodes {
   readonly #connections = new Map<string, Connection>();
   readonly #failures = new Map<string, { attempts: number; retryAtMs: number; cause: unknown }>();
   readonly #demands: Demands;
-  #slots: readonly { from: number; to: number; node: Node }[] = [];
+  #slots: readonly SlotRange[] = [];
+  /** Addresses of the members of the Cluster, as it last told them. */
+  #members: { readonly primaries: readonly Node[]; readonly replicas: readonly Node[] } = {
+    ...{ primaries: [], replicas: [] },
+  };
+  /** The ids of the Cluster's nodes: an address that belongs to another Cluster has none of them. */
+  #clusterIds: ReadonlySet<string> = new Set();
+  /** The node that another has named as the owner of a slot. */
+  #movedTo: Node | undefined;
+  #loading: Promise<void> | undefined;
+  #areSeedsGone = false;
   /** True once a server was found fit. Rights that are taken away later make calls fail one by one. */
   #wasFit = false;
   #closed = false;
@@ -130,7 +150,8 @@ export class RedisNodes {
     for (const result of open) if (result.status === 'fulfilled') cut(result.value);
   }
 
-  #open(node: Node | undefined, lane: string): Redis | Promise<Redis> {
+  /** @param isAsked true = a member is only asked for its account of the Cluster: others may give it */
+  #open(node: Node | undefined, lane: string, isAsked = false): Redis | Promise<Redis> {
     const id = node ? `${node.host}:${node.port}/${lane}` : lane;
     const existing = this.#connections.get(id);
     if (existing) return existing.ready ?? existing.opening;
@@ -138,9 +159,10 @@ export class RedisNodes {
     if (failure && this.#clock.monotonicMs() < failure.retryAtMs) {
       return Promise.reject(unavailable('Redis is out of reach', failure.cause));
     }
-    const opening = this.#connect(node, id, () => {
+    const forget = () => {
       if (this.#connections.get(id) === connection) this.#connections.delete(id);
-    });
+    };
+    const opening = this.#connect({ node, id, isAsked }, forget);
     const connection: Connection = { opening };
     this.#connections.set(id, connection);
     opening.then(
@@ -153,13 +175,18 @@ export class RedisNodes {
   }
 
   /** @param refused the options with which Redis has just refused a connection */
-  async #connect(node: Node | undefined, id: string, forget: () => void, refused?: Options): Promise<Redis> {
+  async #connect(
+    to: { readonly node: Node | undefined; readonly id: string; readonly isAsked: boolean },
+    forget: () => void,
+    refused?: Options,
+  ): Promise<Redis> {
+    const { node, id, isAsked } = to;
     let options: Options;
     try {
       options = await this.#options.forConnection(refused);
     } catch (error) {
       forget();
-      throw this.#failed(id, error);
+      throw this.#failed(id, error, isAsked);
     }
     const redis = new Redis({ ...options, ...node, readOnly: this.#demands.replica !== undefined });
     let lastError: unknown;
@@ -201,12 +228,12 @@ export class RedisNodes {
       const cause = lastError ?? error;
       if (refused === undefined && !this.#closed && (await this.#isRotated(cause, options))) {
         this.#log.warn('Redis refused a password that has changed meanwhile; trying the new one');
-        return this.#connect(node, id, forget, options);
+        return this.#connect(to, forget, options);
       }
       forget();
       if (cause instanceof Unfit && !this.#wasFit && !this.#closed) this.#demands.onUnfit?.(cause.message);
-      if (node) this.forgetOwners();
-      throw this.#failed(id, cause);
+      if (node && this.#slots.some((range) => isSameNode(range.node, node))) this.forgetOwners();
+      throw this.#failed(id, cause, isAsked);
     }
   }
 
@@ -218,10 +245,10 @@ export class RedisNodes {
   }
 
   /** Notes a failed attempt to connect, and returns its error. */
-  #failed(id: string, cause: unknown): ApiError {
+  #failed(id: string, cause: unknown, isAsked: boolean): ApiError {
     const attempts = (this.#failures.get(id)?.attempts ?? 0) + 1;
     const waitMs = backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
-    if (!this.#closed) this.#reach.failed(cause);
+    if (!this.#closed && !isAsked) this.#reach.failed(cause);
     this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
     return unavailable('Redis is out of reach', cause);
   }
@@ -243,21 +270,86 @@ export class RedisNodes {
     return node;
   }
 
-  async #loadSlots(): Promise<void> {
+  #loadSlots(): Promise<void> {
+    this.#loading ??= this.#askForSlots().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  /**
+   * Goes by the newest account that members give of the Cluster which was followed so far: any of them may have been removed,
+   * be cut off or be slow. Replicas are asked only if no other answers.
+   */
+  async #askForSlots(): Promise<void> {
+    const moved = this.#movedTo ? [this.#movedTo] : [];
+    this.#movedTo = undefined;
+    const { primaries, replicas } = this.#members;
+    const answers = await this.#viewsFrom([...moved, ...primaries, ...this.#seeds]);
+    const { cause, isOther } = answers;
+    this.#noteSeeds(answers.useless);
+    const views = answers.views.length > 0 ? answers.views : (await this.#viewsFrom(replicas)).views;
+    const [first] = views;
+    if (!first) {
+      const reason = isOther
+        ? new Error('REDIS_URL leads to another Redis Cluster than before: restart to follow that')
+        : cause;
+      if (!this.#closed) this.#reach.failed(reason);
+      throw unavailable('no node of the Redis Cluster is in reach', cause);
+    }
+    // At the start, addresses of several Clusters may be listed: the first that answers counts.
+    const same = views.filter((view) => isOfSame(view, first.ids));
+    this.#clusterIds = new Set(same.flatMap(({ ids }) => [...ids]));
+    this.#members = {
+      primaries: same.flatMap((view) => view.ranges.map(({ node }) => node)),
+      replicas: same.flatMap((view) => view.replicas),
+    };
+    this.#slots = newestOwners(same);
+  }
+
+  /** Resolves with the accounts that count when all have answered, or OTHER_VIEWS_MS after the first. */
+  async #viewsFrom(nodes: readonly Node[]) {
+    const views: ClusterView[] = [];
+    const some = Promise.withResolvers<void>();
+    /** Nodes without an account that counts. */
+    const useless: Node[] = [];
     let cause: unknown;
-    for (const seed of this.#seeds) {
+    let isOther = false;
+    const distinct = nodes.filter((node, i) => nodes.findIndex((other) => isSameNode(node, other)) === i);
+    const answers = distinct.map(async (node) => {
       try {
-        const redis = await this.#open(seed, 'main');
-        const reply = await this.within(redis, redis.cluster('SLOTS'));
-        this.#slots = reply.flatMap(([from, to, primary]) =>
-          primary ? [{ from, to, node: { host: this.#hostOf(primary) || seed.host, port: primary[1] } }] : [],
-        );
-        return;
+        const view = await this.#viewFrom(node);
+        const isSame = isOfSame(view, this.#clusterIds);
+        if (!isSame) isOther = true;
+        if (!isSame || view.ranges.length === 0) return useless.push(node);
+        views.push(view);
+        return some.resolve();
       } catch (error) {
         cause = error;
+        return useless.push(node);
       }
-    }
-    throw unavailable('no node of the Redis Cluster is in reach', cause);
+    });
+    const late = some.promise.then(() => pause(this.#clock, OTHER_VIEWS_MS));
+    await Promise.race([Promise.all(answers), late]);
+    return { views, cause, isOther, useless };
+  }
+
+  /** Tells once that no address of REDIS_URL leads to the Cluster: this process knows its members, but the next would not. */
+  #noteSeeds(useless: readonly Node[]): void {
+    const areGone = this.#seeds.every((seed) => useless.some((node) => isSameNode(node, seed)));
+    if (areGone && !this.#areSeedsGone && this.#clusterIds.size > 0)
+      this.#log.warn('none of REDIS_URL is a member any more that answers: name present members there');
+    this.#areSeedsGone = areGone;
+  }
+
+  async #viewFrom(node: Node): Promise<ClusterView> {
+    const redis = await this.#open(node, 'main', true);
+    const [slots, nodes] = await Promise.all([
+      this.within(redis, redis.cluster('SLOTS')),
+      // Users whose rights an older release wrote may not ask; then no account is known to be newer.
+      this.within(redis, redis.cluster('NODES')).then(String, () => undefined),
+    ]);
+    return viewOf(slots as Parameters<typeof viewOf>[0], nodes, node, (host) => this.#hostOf(host));
   }
 
   /** The host of a node of CLUSTER SLOTS. Certificates have host names, so over TLS a node's name comes before its address. */
@@ -304,8 +396,11 @@ export class RedisNodes {
     if (error instanceof ApiError) return error;
     if (!isReplyError(error)) return unavailable('the connection to Redis was lost', error);
     const kind = LACKS_RIGHTS.test(error.message) ? 'NOPERM' : (/^[A-Z]+/.exec(error.message)?.[0] ?? '');
-    if (kind === 'MOVED' || kind === 'ASK' || kind === 'CLUSTERDOWN') this.forgetOwners();
-    else if (kind === 'READONLY' || kind === 'NOREPLICAS') cut(redis);
+    if (kind === 'MOVED' || kind === 'ASK' || kind === 'CLUSTERDOWN') {
+      const [, host = '', port] = /^MOVED \d+ (\S+):(\d+)$/.exec(error.message) ?? [];
+      if (host !== '' && host !== NAMELESS) this.#movedTo = { host, port: Number(port) };
+      this.forgetOwners();
+    } else if (kind === 'READONLY' || kind === 'NOREPLICAS') cut(redis);
     else if (!REFUSALS.has(kind)) return error;
     return unavailable(`Redis refused: ${kind}`, error);
   }

@@ -29,15 +29,15 @@ const LEASE_MS = '500';
 const EVERYBODY = ['auth', 'hello', 'quit', 'reset'];
 /** For replicas, for a Cluster, and what MONITOR does not show. */
 const UNSEEN: Record<string, string[]> = {
-  'control-plane': ['wait', 'cluster|slots', 'config|get'],
-  verifier: ['wait', 'cluster|slots'],
+  'control-plane': ['wait', 'cluster|slots', 'cluster|nodes', 'config|get'],
+  verifier: ['wait', 'cluster|slots', 'cluster|nodes'],
 };
 
 const GROUP = { REDIS_MODE: 'cluster', REDIS_REPLICAS: 1, USAGE_PERIOD_MS: 1 } as const;
 /** What each process checks at the start, and what it does without. */
 const CHECKED: Record<string, [checked: string[], optional: string[]]> = {
-  'control-plane': [controlPlaneCommands(GROUP), ['config|get']],
-  verifier: [verifierCommands([], GROUP), ['info', 'unsubscribe']],
+  'control-plane': [controlPlaneCommands(GROUP), ['config|get', 'cluster|nodes']],
+  verifier: [verifierCommands([], GROUP), ['info', 'unsubscribe', 'cluster|nodes']],
 };
 
 /** Every key that there can be, by who it is of. */
