@@ -362,7 +362,9 @@ const issueTokenPath = {
         type: 'object',
         properties: {
           key: text('The key.'),
-          audience: text('`aud` of the token; default: the id of the API.'),
+          audience: text(
+            '`aud` of the token: one of the `tokenAudiences` of the API; default: the first, which is the id of the API where none are set.',
+          ),
           permissions: {
             type: 'array',
             items: { type: 'string' },
