@@ -224,7 +224,11 @@ export class Pool {
     if (balance.isKnown && !this.#isOver(now)) {
       // A request that takes nothing would otherwise get the same old remaining number for ever.
       if (cost === 0) return this.#outlook.isFresh(nowMs) ? 'enough' : undefined;
-      if (balance.under <= limit && balance.available >= cost && (!this.#isOld || this.#serves))
+      if (
+        balance.under <= limit &&
+        balance.available >= cost &&
+        (this.#grantedAtMs >= this.#obeyedAtMs || this.#serves)
+      )
         return 'enough';
     }
     return cost > 0 && this.#outlook.refuses(cost, limit, nowMs) ? 'too little' : undefined;

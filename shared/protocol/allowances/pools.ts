@@ -122,7 +122,7 @@ export class Pools {
     const present = this.#pools.get(id);
     if (present) {
       present.window = window;
-      present.heed(obeyedAtMs);
+      if (obeyedAtMs > 0) present.heed(obeyedAtMs);
       return present;
     }
     const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#host, window);

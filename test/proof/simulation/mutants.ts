@@ -793,7 +793,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'places are left behind': {
     breaks: 'A verifier that registers anew does not bring the places of its work. (I23)',
-    seed: HOLD_SEEDS + 52,
+    seed: HOLD_SEEDS + 9,
     file: VERIFIER,
     edits: [['const places = this.#log.heldPlaces;', 'const places: readonly Pool[] = [];']],
   },
@@ -881,7 +881,7 @@ const OF_PLANS: Readonly<Record<string, Mutant>> = {
   },
   'all is granted under the lowest limit': {
     breaks: 'A question takes what is beyond its limit. (I15)',
-    seed: CHANGING_PLAN_SEEDS + 9,
+    seed: CHANGING_PLAN_SEEDS + 26,
     file: EXCHANGE,
     edits: [['left - 1, 0, limit - b}', 'left - 1, 0, 0}']],
   },
