@@ -88,3 +88,24 @@ test('holds no more than its keys', () => {
     { numRuns: 300 },
   );
 });
+
+test('a change of the roles or the customer of a key is one of what its customers may use, known here or not', () => {
+  const told: [string, number][] = [];
+  const cache = new KeyCache(2, (externalId, obeyedAtMs) => told.push([externalId, obeyedAtMs]));
+  const now = epochOf(true);
+  const state = (fields: object) => ({ ...decodeState(['1']), externalId: 'ada', roles: 'r0', ...fields });
+  const change = (fields: object, obeyedAtMs: number) => {
+    now.obeyedAtMs = obeyedAtMs;
+    cache.update(hashSecret('k'), 'k', now, state(fields));
+    return told.splice(0);
+  };
+  expect(change({}, 1)).toEqual([['ada', 1]]);
+  const entry = new Entry(now, 'k', state({}));
+  cache.put(hashSecret('k'), entry);
+  expect([change({ name: 'Ada' }, 2), entry.obeyedAtMs]).toEqual([[], 1]);
+  expect([change({ roles: 'r1' }, 3), entry.obeyedAtMs]).toEqual([[['ada', 3]], 3]);
+  expect(change({ roles: 'r1', externalId: 'bob' }, 4)).toEqual([
+    ['ada', 4],
+    ['bob', 4],
+  ]);
+});
