@@ -96,7 +96,7 @@ const TOKEN_AUDIENCES = List(Type.String({ minLength: 1, maxLength: 256 }), {
 const TOKEN_LEEWAY_MS = Type.Integer({
   ...{ minimum: 0, maximum: TOKEN_LEEWAY.maxMs },
   description:
-    'The longest time for which a service behind accepts a token after its end, ms. Changes wait for it. Absent: 60000.',
+    'The longest time for which a service behind accepts a token after its end, ms. Changes wait for it. Absent: 62000.',
 });
 
 const ApiView = Type.Object({
@@ -108,7 +108,7 @@ const ApiView = Type.Object({
     List(Type.String(), { description: 'Whom these may be for; absent: the id of this API.' }),
   ),
   tokenLeewayMs: Type.Optional(
-    Type.Integer({ description: 'The time for which others accept one after its end, ms; absent: 60000.' }),
+    Type.Integer({ description: 'The time for which others accept one after its end, ms; absent: 62000.' }),
   ),
   ...MANAGED_VIEW,
   createdAt: Time('When it was created'),

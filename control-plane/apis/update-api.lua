@@ -21,7 +21,7 @@ if after.T == '1' or (after.leeway and waits) then
   if waits ~= fence then return {'OVERTAKEN'} end
   leeway = after.leeway or leeway or ''
   -- Another call may have raised it meanwhile.
-  if tonumber(leeway == '' and '60000' or leeway) > tonumber(Wf or 60000) then return {'OVERTAKEN'} end
+  if tonumber(leeway == '' and '62000' or leeway) > tonumber(Wf or 62000) then return {'OVERTAKEN'} end
 end
 if usual and longest and usual > longest then return {'ABOVE_MAX', after.usual, after.longest} end
 if #fields > 0 then

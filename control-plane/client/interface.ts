@@ -2674,7 +2674,7 @@ interface GetApiOutput {
   readonly tokens?: boolean;
   /** Whom these may be for; absent: the id of this API. */
   readonly tokenAudiences?: readonly (string)[];
-  /** The time for which others accept one after its end, ms; absent: 60000. */
+  /** The time for which others accept one after its end, ms; absent: 62000. */
   readonly tokenLeewayMs?: number;
   /** Name of the set of files that declares it. */
   readonly managedBy?: string;

@@ -12,8 +12,11 @@
 /** Bounds of `LEASE_MS`, and its default, in milliseconds. */
 export const LEASE = { minMs: 500, maxMs: 600_000, usualMs: 10_000 } as const;
 
-/** Bounds of `tokenLeewayMs`, and its default: many services accept a token for a minute after its end. Milliseconds. */
-export const TOKEN_LEEWAY = { maxMs: 600_000, usualMs: 60_000 } as const;
+/**
+ * Bounds of `tokenLeewayMs`, and its default, in milliseconds. Many services accept a token for a minute after its end: by whole seconds, so
+ * for up to one more, and by clocks that differ from that of Redis by up to another.
+ */
+export const TOKEN_LEEWAY = { maxMs: 600_000, usualMs: 62_000 } as const;
 
 /** Clocks of two machines differ in speed by at most this share. */
 const DRIFT = 0.03;

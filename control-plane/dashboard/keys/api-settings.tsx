@@ -124,7 +124,7 @@ export function ApiSettings({ apiId }: { apiId: string }) {
           />
           <Field
             label="Seconds for which services accept a token after its end"
-            hint="empty = 60"
+            hint="empty = 62"
             name="tokenLeeway"
             type="number"
             min="0"

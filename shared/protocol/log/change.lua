@@ -8,7 +8,7 @@ local server = serverId()
 local function change(operation, keyId, record, long, condition, needs, fields)
   local s, h, Lf, deleted, protocol, waits, leeway =
     unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P', 'Tf', 'Wf'))
-  leeway = waits and (leeway or '60000') or ''
+  leeway = waits and (leeway or '62000') or ''
   if deleted then return {'NOT_FOUND'} end
   s, h = tonumber(s or 0), h or ''
 

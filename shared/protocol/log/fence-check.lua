@@ -45,7 +45,7 @@ local age = ''
 if waits then
   -- Of a change that the log has no more, the oldest entry is younger.
   local known = entry or redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-  local at = known and known[2][8] and known[2][8] + (known[2][10] or 60000)
+  local at = known and known[2][8] and known[2][8] + (known[2][10] or 62000)
   local time = redis.call('TIME')
   if at then age = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - at) end
 end

@@ -13,13 +13,13 @@ local created, deleted, issues, waits, Wf = unpack(redis.call('HMGET', head, 'c'
 if not created or deleted then return 'NO_API' end
 leeway = tonumber(leeway)
 if step == 'fence-first' then
-  if waits then leeway = math.max(leeway, tonumber(Wf or 60000)) end
+  if waits then leeway = math.max(leeway, tonumber(Wf or 62000)) end
   redis.call('HSET', head, 'Tf', token, 'Wf', string.format('%.0f', leeway))
 elseif waits ~= token then return 'CONFLICT'
 elseif step == 'grant' then redis.call('HSET', head, 'T', '1')
 elseif step == 'stop' then redis.call('HDEL', head, 'T')
 elseif step == 'lower' then
-  redis.call('HSET', head, 'Wf', string.format('%.0f', math.min(leeway, tonumber(Wf or 60000))))
+  redis.call('HSET', head, 'Wf', string.format('%.0f', math.min(leeway, tonumber(Wf or 62000))))
 elseif issues then return 'CONFLICT'
 else redis.call('HDEL', head, 'Tf', 'Wf') end
 return 'OK'

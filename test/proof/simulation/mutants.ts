@@ -1056,7 +1056,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     breaks: 'Another control plane says complete while others accept a token from before the change. (I26)',
     seed: TOKEN_SEEDS + 17,
     file: 'shared/protocol/log/fence-check.lua',
-    edits: [['known[2][8] + (known[2][10] or 60000)', 'known[2][8]']],
+    edits: [['known[2][8] + (known[2][10] or 62000)', 'known[2][8]']],
   },
   'the leeway of tokens that are off is not waited for': {
     breaks:

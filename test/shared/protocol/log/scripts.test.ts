@@ -11,6 +11,7 @@ import { createApi } from '../../../../shared/protocol/log/new-log.ts';
 import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
 import { reportStatus } from '../../../../shared/protocol/reports/status-report.ts';
 import { addUsage } from '../../../../shared/protocol/reports/usage-report.ts';
+import { TOKEN_LEEWAY } from '../../../../shared/protocol/timing.ts';
 import { forgetApi, setLease, setTokens, sweepApi } from '../../../../shared/protocol/writer/sweep-store.ts';
 import { deniedCommands } from '../../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
@@ -222,7 +223,7 @@ describe('APIs', () => {
   });
 
   test('have tokens only once changes wait for them', async () => {
-    const step = (step: string, token: string, leeway = 60_000) =>
+    const step = (step: string, token: string, leeway: number = TOKEN_LEEWAY.usualMs) =>
       run(setTokens({ head: 'head', step, token, leeway }));
     const update = (fence: string) =>
       run(updateApi({ head: 'head', condition: '', now: 9, fence, fields: ['T', '1'] }));
@@ -266,6 +267,10 @@ describe('APIs', () => {
     expect([await step('lower', 'a', 500), await waitedFor()]).toEqual([false, '1000']);
     expect([await step('lower', 'b', 500), await waitedFor()]).toEqual([true, '500']);
     expect([await step('lower', 'b', 700), await waitedFor()]).toEqual([true, '500']);
+    expect(await step('fence-first', 'c', TOKEN_LEEWAY.usualMs - 1)).toBe(true);
+    expect(await update('c', '')).toBe('OVERTAKEN');
+    expect(await step('fence-first', 'd', TOKEN_LEEWAY.usualMs)).toBe(true);
+    expect(await update('d', '')).toBe('OK');
   });
 
   test('change while they exist, telling what was', async () => {
