@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest';
+import { Entry } from '../../../../shared/protocol/follower/key-cache.ts';
 import type { Change } from '../../../../shared/protocol/log/change.ts';
+import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
+import { fenceMs } from '../../../../shared/protocol/timing.ts';
 import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { followerWith, LEASE_MS } from '../../../harness/follower.ts';
 import { Timeline } from '../../../proof/simulation/clock.ts';
@@ -13,7 +16,8 @@ const changeAt = (sequence: number): Change => ({
   keyId: 'k',
   payload: '',
 });
-const messageOf = (sequence: number) => `${sequence}|${hashAt(sequence - 1)}|${hashAt(sequence)}|k|`;
+const messageOf = (sequence: number, payload = '') =>
+  `${sequence}|${hashAt(sequence - 1)}|${hashAt(sequence)}|k|${payload}`;
 const entries = (from: number) => Array.from({ length: 500 }, (_, i) => changeAt(from + i));
 const record = [hashSecret('k1'), '1', '1', '', '', '', ''];
 
@@ -72,5 +76,45 @@ test('acknowledges a lone change at once', async () => {
   expect(await acknowledged(102.9)).toEqual([1]);
   publish(messageOf(4));
   expect(await acknowledged(103)).toEqual([1, 4]);
+  void following.stop();
+});
+
+test('what was granted before a change counts until each lease from before it has ended', async () => {
+  const timeline = new Timeline();
+  const { following, asked, publish, settled } = await followerWith(undefined, {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => timeline.nowMs,
+    after: (ms, run) => timeline.after(ms, run),
+  });
+  const limits = '[{"name":"requests","limit":10,"duration":60000,"autoApply":true}]';
+  const state = KEY_LETTERS.map((letter) => ({ e: '1', L: limits })[letter as string] ?? '');
+  const named = JSON.stringify(['set', hashSecret('k1'), ...state]);
+  /** Another verifier may have such a lease still. */
+  const longestMs = 10 * LEASE_MS;
+  const obeyedAtMs = async (sequence: number, leaseMs = LEASE_MS) => {
+    const filled = following.fill({ keyId: 'k1' });
+    await settled();
+    const at = {
+      sequence,
+      hash: hashAt(sequence),
+      creations: '1-a',
+      record: [hashSecret('k1'), '1', ...state],
+    };
+    for (const { answer } of asked.splice(0)) answer({ ...at, leaseMs });
+    const entry = await filled;
+    return entry instanceof Entry ? entry.obeyedAtMs : undefined;
+  };
+  await timeline.run(100);
+  publish(messageOf(1, named));
+  expect(await obeyedAtMs(1, longestMs)).toBe(100 + fenceMs(LEASE_MS, 0));
+  // From now on they are short again.
+  await obeyedAtMs(1);
+  await timeline.run(200);
+  publish(messageOf(2, named));
+  expect(await obeyedAtMs(2)).toBe(200 + fenceMs(longestMs, 0));
+  await timeline.run(300);
+  publish(messageOf(3));
+  // Nothing of a limit.
+  expect(await obeyedAtMs(3)).toBe(200 + fenceMs(longestMs, 0));
   void following.stop();
 });
