@@ -436,7 +436,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'a former member is gone at once': {
     breaks: 'A killed member, which may still have a lease, has no places any more. (I23)',
-    seed: HOLD_SEEDS + 33,
+    seed: HOLD_SEEDS + 114,
     file: EXCHANGE,
     edits: [["elseif not redis.call('ZSCORE', members, holder) then", 'elseif not live(holder) then']],
   },
@@ -454,7 +454,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'the pool of a hold is forgotten': {
     breaks:
       'A verifier forgets a pool of which something is held, and gives what comes back to another. (I14)',
-    seed: HOLD_SEEDS + 44,
+    seed: HOLD_SEEDS + 29,
     file: POOL,
     edits: [['return this.#holds === 0 && this.isSettled;', 'return this.isSettled;']],
   },
@@ -713,7 +713,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'window from reply time': {
     breaks:
       'A verifier measures the end of the window from the reply, not from the sending of the request. (I15)',
-    seed: LIMIT_SEEDS + 3,
+    seed: LIMIT_SEEDS + 26,
     file: 'shared/protocol/allowances/pool.ts',
     edits: [
       [
@@ -799,13 +799,13 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'nothing is owed': {
     breaks: 'What a decrement did not find comes back as new credits. (I24)',
-    seed: CHANGING_LIMIT_SEEDS + 9,
+    seed: CHANGING_LIMIT_SEEDS + 10,
     file: CREDITS,
     edits: [["if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) end", '']],
   },
   'what comes back pays nothing': {
     breaks: 'What comes back does not pay what a decrement did not find. (I24)',
-    seed: CHANGING_LIMIT_SEEDS + 9,
+    seed: CHANGING_LIMIT_SEEDS + 10,
     file: CREDITS,
     edits: [['local paid = math.max(0, math.min(owed, back, old - left))', 'local paid = 0']],
   },
@@ -835,7 +835,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'each look-up waits anew': {
     breaks: 'Questions about more keys than memory has room for are never answered. (I2)',
-    seed: SHARED_LIMIT_SEEDS + 6_174_412,
+    seed: SHARED_LIMIT_SEEDS + 110,
     file: 'verifier/core/verifier.ts',
     edits: [['this.#lookUp(question, sinceMs);\n', 'this.#lookUp(question, this.#clock.monotonicMs());\n']],
   },
