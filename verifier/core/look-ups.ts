@@ -90,36 +90,143 @@ export class SingleFlight<T, Q, A> {
   }
 }
 
-/** A semaphore with `slots` slots. At most `queued` callers wait for a slot, in order. */
-export class Semaphore {
+/** A look-up that waits for a slot. */
+interface Waiting {
+  /** @param held false = it was given up for another */
+  readonly resolve: (held: boolean) => void;
+}
+
+/** Sources that are told apart; further ones count as one. */
+const SOURCES_MAX = 4096;
+
+/** The look-ups of one rank that wait, by their sources, which have turns. */
+class Lines {
+  readonly #lines = new Map<string, Waiting[]>();
+
+  get sources(): number {
+    return this.#lines.size;
+  }
+
+  lengthOf(source: string): number {
+    return this.#lines.get(source)?.length ?? 0;
+  }
+
+  push(source: string, waiting: Waiting): void {
+    const line = this.#lines.get(source);
+    if (line) line.push(waiting);
+    else this.#lines.set(source, [waiting]);
+  }
+
+  /** Takes out the next look-up. Its source then comes after all others. */
+  next(): Waiting | undefined {
+    for (const [source, line] of this.#lines) {
+      const waiting = line.shift();
+      this.#lines.delete(source);
+      if (line.length > 0) this.#lines.set(source, line);
+      return waiting;
+    }
+    return undefined;
+  }
+
+  /** Takes out the last look-up of the source that has most. */
+  last(): Waiting | undefined {
+    let longest: [source: string, line: Waiting[]] | undefined;
+    for (const each of this.#lines) if (each[1].length > (longest?.[1].length ?? 0)) longest = each;
+    if (longest?.[1].length === 1) this.#lines.delete(longest[0]);
+    return longest?.[1].pop();
+  }
+}
+
+/**
+ * Bounds the look-ups at once to `slots`, and those that wait to `queued`. Sources have turns, so that one with many waits behind
+ * nobody but itself; look-ups of secrets that were good before come first. When the queue is full, the source with most gives
+ * up a look-up for one that has fewer.
+ */
+export class LookupSlots {
   #free: number;
   readonly #queued: number;
-  readonly #waiting: ((held: true) => void)[] = [];
+  #waiting = 0;
+  readonly #goodLines = new Lines();
+  readonly #otherLines = new Lines();
 
   constructor(slots: number, queued: number) {
     this.#free = slots;
     this.#queued = queued;
   }
 
+  /** True while look-ups wait. */
+  get isBusy(): boolean {
+    return this.#free === 0;
+  }
+
   /**
-   * Returns or resolves with true once the caller has a slot; returns false if the queue is full. The caller
-   * must call `release` once for each true.
+   * Returns or resolves with true once the look-up has a slot, and with false if there is no room for it. The caller must call
+   * `release` once for each true.
+   * @param source of the question, such as an address
+   * @param isKnown true = the secret was good before
    */
-  acquire(): boolean | Promise<true> {
+  acquire(source: string, isKnown: boolean): boolean | Promise<boolean> {
     if (this.#free > 0) {
       this.#free--;
       return true;
     }
-    if (this.#waiting.length >= this.#queued) return false;
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    const lines = isKnown ? this.#goodLines : this.#otherLines;
+    const own = lines.sources < SOURCES_MAX || lines.lengthOf(source) > 0 ? source : '';
+    if (this.#waiting >= this.#queued && !this.#makeRoom(own, isKnown)) return false;
+    this.#waiting++;
+    return new Promise((resolve) => lines.push(own, { resolve }));
   }
 
   release(): void {
-    const next = this.#waiting.shift();
-    if (next) next(true);
-    else this.#free++;
+    const next = this.#goodLines.next() ?? this.#otherLines.next();
+    if (next === undefined) {
+      this.#free++;
+      return;
+    }
+    this.#waiting--;
+    next.resolve(true);
+  }
+
+  #makeRoom(source: string, isKnown: boolean): boolean {
+    const share = this.#queued / Math.max(1, this.#otherLines.sources);
+    if (!isKnown && this.#otherLines.lengthOf(source) + 1 >= share) return false;
+    const last = this.#otherLines.last();
+    if (last === undefined) return false;
+    this.#waiting--;
+    last.resolve(false);
+    return true;
   }
 }
+
+/** Marks of secrets that were good: 8 bytes each. */
+const MARKS = 1_000_000;
+
+/**
+ * Remembers secrets that were good, also after their keys have left memory. It takes 8 MB, which are only taken once look-ups have
+ * to wait. A mark says nothing about a key but that its look-up comes first.
+ */
+export class GoodSecrets {
+  #marks: Float64Array | undefined;
+
+  has(digest: string): boolean {
+    return this.#marks?.[placeOf(digest)] === markOf(digest);
+  }
+
+  /** @param isBusy true = look-ups wait now */
+  add(digest: string, isBusy: boolean): void {
+    if (isBusy) this.#marks ??= new Float64Array(MARKS);
+    if (this.#marks) this.#marks[placeOf(digest)] = markOf(digest);
+  }
+}
+
+const bytesOf = (digest: string, from: number, count: number): number => {
+  let value = 0;
+  for (let i = from; i < from + count; i++) value = value * 256 + digest.charCodeAt(i);
+  return value;
+};
+// Digests are already random, and the bytes of both are others.
+const placeOf = (digest: string): number => bytesOf(digest, 8, 4) % MARKS;
+const markOf = (digest: string): number => 1 + bytesOf(digest, 0, 6);
 
 const DIGEST_BYTES = 32;
 

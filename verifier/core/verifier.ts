@@ -11,11 +11,12 @@ import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import type { Directory, Nearby, Pointer } from '#shared/protocol/follower/source.ts';
 import type { VerdictCounter } from '#shared/protocol/reports/port.ts';
 import { unavailable } from '#shared/rules/errors.ts';
+import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
 import { Callers } from './callers.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { Holds } from './holds.ts';
-import { NegativeCache, Semaphore, SingleFlight } from './look-ups.ts';
+import { GoodSecrets, LookupSlots, NegativeCache, SingleFlight } from './look-ups.ts';
 import { isMetered } from './needs.ts';
 import type { Question } from './question.ts';
 import { RateLimits } from './rate-limits.ts';
@@ -70,7 +71,8 @@ export class Verifier implements VerdictSource {
   readonly #cache: KeyCache;
   readonly #unknown: NegativeCache;
   readonly #lookups: SingleFlight<Entry | Verdict, Lookup, Verdict>;
-  readonly #slots: Semaphore;
+  readonly #slots: LookupSlots;
+  readonly #good = new GoodSecrets();
   readonly #followers: Followers;
   readonly #sharedLog: SharedLog;
   readonly #verdicts: Verdicts;
@@ -101,11 +103,11 @@ export class Verifier implements VerdictSource {
       this.#sharedLog.notePlan(externalId, obeyedAtMs),
     );
     this.#unknown = new NegativeCache(limits.unknownKeysMax, limits.unknownTtlMs, clock);
-    this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
+    this.#slots = new LookupSlots(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
     this.#lookups = new SingleFlight({
       clock,
       waitMs: limits.lookupWaitMs,
-      read: (_digest, { question }) => this.#lookUpKey(question.key),
+      read: (_digest, { question }) => this.#lookUpKey(question),
       answer: (result, lookup) => this.#answer(result, lookup),
       tooSlow,
     });
@@ -242,13 +244,18 @@ export class Verifier implements VerdictSource {
     return this.#verdicts.decide(result, question) ?? this.#lookUp(question, sinceMs);
   }
 
-  async #lookUpKey(secret: string): Promise<Entry | Verdict> {
-    const slot = this.#slots.acquire();
+  async #lookUpKey(question: Question): Promise<Entry | Verdict> {
+    const digests = this.#digestsOf(question.key);
+    const [digest = ''] = digests;
+    const former = digests.map((each) => this.#cache.former(each)).find(Boolean);
+    const { clientIp } = question.presenter;
+    const slot = this.#slots.acquire(
+      clientIp === undefined ? '' : sourceOf(clientIp),
+      former !== undefined || this.#good.has(digest),
+    );
     if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
-      const digests = this.#digestsOf(secret);
-      const former = digests.map((each) => this.#cache.former(each)).find(Boolean);
       // Runs beside the look-up. `learn` below reads anything that is still missing.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
@@ -256,6 +263,7 @@ export class Verifier implements VerdictSource {
         const entry = nearby && (await this.#lookUpNearby(nearby, digests));
         if (entry) this.counts.nearby++;
         const result = entry ?? (await this.#lookUpOnce(digests));
+        if (!('code' in result)) this.#good.add(digest, this.#slots.isBusy);
         if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
         await this.#sharedLog.learn(result, result.links);
         // No change would reach an entry that has left memory since, so the key is looked up again.

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
-import { SingleFlight } from '../../../verifier/core/look-ups.ts';
+import { describe, expect, test } from 'vitest';
+import { digestOf } from '../../../shared/rules/key-format.ts';
+import { GoodSecrets, LookupSlots, SingleFlight } from '../../../verifier/core/look-ups.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 
 /** Steps, each on one of a few digests: somebody asks for it, or its look-up ends. */
@@ -97,4 +98,92 @@ test('judges no question that took too long', async () => {
   begun.resolve('found');
   await inTime;
   expect(judged).toEqual(['in time']);
+});
+
+describe('slots of look-ups', () => {
+  const take = (slots: LookupSlots, source: string, isKnown = false) => {
+    const held = slots.acquire(source, isKnown);
+    const asked = { source, outcome: typeof held === 'boolean' ? held : undefined };
+    if (typeof held !== 'boolean')
+      void held.then((outcome) => {
+        asked.outcome = outcome;
+      });
+    return asked;
+  };
+  const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+  test('have turns, so that one source with many waits behind nobody but itself', async () => {
+    const slots = new LookupSlots(1, 100);
+    take(slots, 'busy');
+    const flood = Array.from({ length: 50 }, () => take(slots, 'flood'));
+    const good = Array.from({ length: 3 }, (_, i) => take(slots, `good ${i}`));
+    for (let i = 0; i < 4; i++) slots.release();
+    await nextTurn();
+    expect(good.map(({ outcome }) => outcome)).toEqual([true, true, true]);
+    expect(flood.filter(({ outcome }) => outcome === true)).toHaveLength(1);
+  });
+
+  test('a secret that was good before comes first, whoever floods', async () => {
+    const slots = new LookupSlots(1, 100);
+    take(slots, 'busy');
+    Array.from({ length: 60 }, (_, i) => take(slots, `source ${i}`));
+    const known = take(slots, 'source 1', true);
+    slots.release();
+    await nextTurn();
+    expect(known.outcome).toBe(true);
+  });
+
+  test('the source with most gives up when there is no room, and nobody for a flood of its own', async () => {
+    const slots = new LookupSlots(1, 10);
+    take(slots, 'busy');
+    const flood = Array.from({ length: 10 }, () => take(slots, 'flood'));
+    expect(take(slots, 'flood').outcome).toBe(false);
+    const [good, known] = [take(slots, 'good'), take(slots, 'good', true)];
+    await nextTurn();
+    expect(flood.map(({ outcome }) => outcome).slice(-2)).toEqual([false, false]);
+    expect([good.outcome, known.outcome]).toEqual([undefined, undefined]);
+    for (let i = 0; i < 3; i++) slots.release();
+    await nextTurn();
+    expect([good.outcome, known.outcome]).toEqual([true, true]);
+  });
+
+  test('are all given back, in every order', async () => {
+    const step = fc.record({ source: fc.nat(5), isKnown: fc.boolean(), ends: fc.boolean() });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 80 }), async (all) => {
+        const slots = new LookupSlots(3, 5);
+        const asked: ReturnType<typeof take>[] = [];
+        let ended = 0;
+        const held = () => asked.filter(({ outcome }) => outcome === true).length - ended;
+        for (const { source, isKnown, ends } of all) {
+          if (!ends) asked.push(take(slots, String(source), isKnown));
+          else if (held() > 0) {
+            ended++;
+            slots.release();
+          }
+          await Promise.resolve();
+          await Promise.resolve();
+          expect(held()).toBeLessThanOrEqual(3);
+          expect(asked.filter(({ outcome }) => outcome === undefined).length).toBeLessThanOrEqual(5);
+        }
+        while (held() > 0) {
+          ended++;
+          slots.release();
+          await nextTurn();
+        }
+        expect(asked.filter(({ outcome }) => outcome === undefined)).toEqual([]);
+        for (let i = 0; i < 3; i++) expect(slots.acquire('x', false)).toBe(true);
+      }),
+    );
+  });
+});
+
+test('good secrets are remembered once look-ups have to wait, each for itself', () => {
+  const good = new GoodSecrets();
+  const digests = Array.from({ length: 1000 }, (_, i) => digestOf(`secret ${i}`));
+  good.add(digests[0] ?? '', false);
+  expect(good.has(digests[0] ?? '')).toBe(false);
+  for (const digest of digests) good.add(digest, true);
+  expect(digests.filter((digest) => good.has(digest)).length).toBeGreaterThan(990);
+  expect(digests.filter((_, i) => good.has(digestOf(`other ${i}`)))).toEqual([]);
 });
