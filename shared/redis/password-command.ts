@@ -5,25 +5,45 @@ const KEPT_MS = 60_000;
 /** A password is not used when it ends so soon: the connection must still be opened with it. */
 const SPARE_MS = 2000;
 const RUN_MS_MAX = 5000;
-const LINE_BYTES_MAX = 65_536;
+const OUTPUT_BYTES_MAX = 65_536;
 
 /** Runs a program; resolves with what it prints. Rejects if it fails, takes too long or prints too much. */
 type RunProgram = (file: string, args: readonly string[]) => Promise<string>;
 
-const runProgram: RunProgram = async (file, args) => {
+const runProgram = async (clock: Clock, file: string, args: readonly string[]): Promise<string> => {
   // Who has no such program does not pay for the module.
-  const { execFile } = await import('node:child_process');
+  const { spawn } = await import('node:child_process');
   return new Promise((resolve, reject) => {
-    const options = { timeout: RUN_MS_MAX, killSignal: 'SIGKILL', maxBuffer: LINE_BYTES_MAX } as const;
+    // A group of its own, so that nothing that it started outlives it.
+    const child = spawn(file, args, { detached: true, stdio: ['ignore', 'pipe', 'ignore'] });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    let fault: string | undefined;
+    const end = (reason: string) => {
+      fault ??= reason;
+      try {
+        if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        // It has ended.
+      }
+      child.stdout.destroy();
+    };
+    const timer = clock.after(RUN_MS_MAX, () => end(`no answer within ${RUN_MS_MAX / 1000} s`));
+    child.stdout.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > OUTPUT_BYTES_MAX) end(`it printed more than ${OUTPUT_BYTES_MAX / 1024} KiB`);
+      else chunks.push(chunk);
+    });
     // What it prints may be a secret, so no error repeats any of it.
-    execFile(file, args, options, (error, stdout) => {
-      if (error === null) return resolve(stdout);
-      const { code, killed } = error;
-      reject(
-        new Error(
-          killed ? `no answer within ${RUN_MS_MAX / 1000} s, or too long a one` : `it failed (${code})`,
-        ),
-      );
+    child.on('error', ({ code }: NodeJS.ErrnoException) => {
+      timer.cancel();
+      reject(new Error(`it failed (${code})`));
+    });
+    child.on('close', (code, signal) => {
+      timer.cancel();
+      const reason = fault ?? (code === 0 ? undefined : `it failed (${code ?? signal})`);
+      if (reason === undefined) resolve(Buffer.concat(chunks).toString());
+      else reject(new Error(reason));
     });
   });
 };
@@ -44,7 +64,11 @@ export class PasswordCommand {
   #running: Promise<Password> | undefined;
 
   /** @param command the program and its arguments, with blanks in between; no shell reads it */
-  constructor(command: string, clock: Clock, run = runProgram) {
+  constructor(
+    command: string,
+    clock: Clock,
+    run: RunProgram = (file, args) => runProgram(clock, file, args),
+  ) {
     const [file = '', ...args] = command.trim().split(/\s+/);
     this.#file = file;
     this.#args = args;

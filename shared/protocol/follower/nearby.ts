@@ -38,7 +38,10 @@ export const findNearby = command(
   row('name', 'place'),
 );
 
-type NearbyConfig = RedisConfig & { readonly REDIS_READ_URL: readonly RedisAddress[] };
+type NearbyConfig = Omit<RedisConfig, 'readSecretsAgain'> & {
+  readonly REDIS_READ_URL: readonly RedisAddress[];
+  readonly readSecretsAgain?: () => Partial<Omit<NearbyConfig, 'readSecretsAgain'>>;
+};
 
 export function nearbyRun(apiId: string, request: NearbyRequest): Run<NearbyReply> {
   const { head, log, creations } = apiKeys(apiId);
@@ -61,6 +64,13 @@ export function nearbyRun(apiId: string, request: NearbyRequest): Run<NearbyRepl
   };
 }
 
+/** Returns an address with its own user, or else with that of REDIS_URL. */
+function withUser(address: RedisAddress, { REDIS_URL: [home] }: NearbyConfig): RedisAddress {
+  const hasOwn = address.username !== '' || address.password !== '';
+  const { username = '', password = '' } = hasOwn || !home ? address : home;
+  return { ...address, username, password };
+}
+
 /** Longest wait for a replica, milliseconds; then its connection is cut, and the primary is asked. */
 const NEARBY_WAIT_MS = 100;
 
@@ -77,16 +87,20 @@ export class RedisNearby implements Nearby {
   readonly #failed: Seldom;
 
   constructor(config: NearbyConfig, clock: Clock, log: Logger) {
-    const [home] = config.REDIS_URL;
     this.findsKeys = config.REDIS_MODE !== 'cluster';
-    this.#servers = config.REDIS_READ_URL.map((address) => {
-      const hasOwn = address.username !== '' || address.password !== '';
-      const { username = '', password = '' } = hasOwn || !home ? address : home;
+    this.#servers = config.REDIS_READ_URL.map((address, i) => {
+      const redisUrl = [withUser(address, config)];
       const own = {
         ...config,
-        ...{ REDIS_URL: [{ ...address, username, password }], REDIS_MODE: 'single' as const },
-        REDIS_PASSWORD_COMMAND: password ? '' : config.REDIS_PASSWORD_COMMAND,
+        ...{ REDIS_URL: redisUrl, REDIS_MODE: 'single' as const },
+        REDIS_PASSWORD_COMMAND: redisUrl[0]?.password ? '' : config.REDIS_PASSWORD_COMMAND,
         REDIS_COMMAND_TIMEOUT_MS: NEARBY_WAIT_MS,
+        // The file of REDIS_URL names the primary.
+        readSecretsAgain: () => {
+          const again = { ...config, ...config.readSecretsAgain?.() };
+          const { REDIS_PASSWORD, REDIS_READ_URL } = again;
+          return { REDIS_PASSWORD, REDIS_URL: [withUser(REDIS_READ_URL[i] ?? address, again)] };
+        },
       };
       return new RedisNodes(own, clock, log, {
         commands: [],

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
@@ -20,7 +20,10 @@ afterEach(async () => {
 });
 
 /** A primary with a replica, and a fleet whose verifier looks keys up there. Memory has room for `room` keys. */
-async function regions(room = 100): Promise<{ fleet: Fleet; primary: RedisNode; replica: RedisNode }> {
+async function regions(
+  room = 100,
+  hasFiles = false,
+): Promise<{ fleet: Fleet; primary: RedisNode; replica: RedisNode }> {
   const directory = scratch('nearby');
   ends.push(async () => rmSync(directory, { recursive: true }));
   const quick = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '1'];
@@ -29,9 +32,16 @@ async function regions(room = 100): Promise<{ fleet: Fleet; primary: RedisNode; 
   const replica = await RedisNode.start(`${directory}/replica`, [...quick, ...of]);
   ends.push(() => Promise.all([primary.stop(), replica.stop()]));
   await copied(primary, replica);
+  const fileOf = (name: string, url: string) => {
+    writeFileSync(`${directory}/${name}`, `${url}\n`);
+    return { [`${name}_FILE`]: `${directory}/${name}` };
+  };
+  const urls = hasFiles
+    ? { REDIS_URL: '', ...fileOf('REDIS_URL', primary.url), ...fileOf('REDIS_READ_URL', replica.url) }
+    : { REDIS_READ_URL: replica.url };
   const fleet = await Fleet.start({
     redisUrl: primary.url,
-    env: { REDIS_READ_URL: replica.url, CACHE_KEYS_MAX: String(room), SYNC_PERIOD_MS: '50' },
+    env: { ...urls, CACHE_KEYS_MAX: String(room), SYNC_PERIOD_MS: '50' },
   });
   ends.push(() => fleet.stop());
   return { fleet, primary, replica };
@@ -70,8 +80,11 @@ async function warm(fleet: Fleet, replica: RedisNode): Promise<void> {
 }
 
 describe('with REDIS_READ_URL', () => {
-  test('a key is looked up without the primary', async () => {
-    const { fleet, primary, replica } = await regions();
+  test.each([
+    ['', false],
+    [', also where both addresses are in files', true],
+  ])('a key is looked up without the primary%s', async (_, hasFiles) => {
+    const { fleet, primary, replica } = await regions(100, hasFiles);
     const [first, second] = [await create(fleet), await create(fleet)];
     await warm(fleet, replica);
     expect(await fleet.verdict(first.key)).toBe('VALID');

@@ -1,4 +1,4 @@
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
@@ -6,6 +6,7 @@ import { PasswordCommand } from '../../../shared/redis/password-command.ts';
 import { redisFaults } from '../../../shared/redis/redis-settings.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { scratch } from '../../harness/scratch.ts';
+import { eventually } from '../../harness/waiting.ts';
 
 /** A program whose answers are scripted, at a time that a test sets. */
 function scripted(...answers: (string | Error)[]) {
@@ -67,6 +68,15 @@ test.each([
   expect(await command.password()).toBe('good');
 });
 
+function isRunning(pid: number): boolean {
+  try {
+    // One that has ended, and that nobody waits for, is still in the list.
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
 test('a program that fails, prints too much or is missing is told', async () => {
   const folder = scratch('password-command');
   const program = (name: string, text: string) => {
@@ -77,7 +87,18 @@ test('a program that fails, prints too much or is missing is told', async () => 
   };
   expect(await program('good', 'echo "$#$2"')).toBe('2b');
   expect(await program('failing', 'echo s3cret >&2; exit 3')).toBe('REDIS_PASSWORD_COMMAND: it failed (3)');
-  expect(await program('endless', 'yes')).toMatch(/^REDIS_PASSWORD_COMMAND: /);
+  const [lines, long] = ['endless', 'long'].map((name) =>
+    program(name, name === 'long' ? 'echo good; head -c 70000 /dev/zero' : 'yes'),
+  );
+  for (const message of await Promise.all([lines, long]))
+    expect(message).toBe('REDIS_PASSWORD_COMMAND: it printed more than 64 KiB');
+  // A program that it has started hangs, and keeps its output open.
+  const pid = join(folder, 'pid');
+  expect(await program('hanging', `sleep 600 & echo $! >${pid}; echo good`)).toBe(
+    'REDIS_PASSWORD_COMMAND: no answer within 5 s',
+  );
+  const hanging = Number(readFileSync(pid, 'utf8'));
+  await eventually(() => !isRunning(hanging), 'it outlives the program');
   const missing = new PasswordCommand(join(folder, 'none'), systemClock);
   await expect(missing.password()).rejects.toThrow('REDIS_PASSWORD_COMMAND: it failed (ENOENT)');
 });
