@@ -465,10 +465,19 @@ export class Pool {
 
   /** Voids everything from before a change of a key with this pool, and gives everything back. */
   applyChange(): void {
+    this.#startAnew(false);
+  }
+
+  /** Tells Redis of the places that are held, and gives the others back. */
+  tellPlaces(): void {
+    this.#startAnew(this.isHeld);
+  }
+
+  #startAnew(isToldAnyway: boolean): void {
     const isOut = this.#turn !== undefined || !this.#settled;
     this.void();
     this.#demand.wakeAll();
-    if (isOut) this.giveBack();
+    if (isOut || isToldAnyway) this.giveBack();
   }
 
   /** Gives everything back, because others need it. */

@@ -149,9 +149,12 @@ export class Pools {
     return [...this.#pools.values()].filter((pool) => pool.hasPlaces && pool.isHeld);
   }
 
-  /** Tells Redis of all places that are held: a new primary may lack those that were taken last. */
+  /**
+   * Tells Redis of all places that are held, and gives the others back: a new primary may lack those that were granted
+   * last, and has granted them to others.
+   */
   tellPlaces(): void {
-    for (const pool of this.heldPlaces) this.#request(pool);
+    for (const pool of this.#pools.values()) if (pool.hasPlaces) pool.tellPlaces();
   }
 
   /**

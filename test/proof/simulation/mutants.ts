@@ -440,6 +440,15 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
     file: EXCHANGE,
     edits: [["elseif not redis.call('ZSCORE', members, holder) then", 'elseif not live(holder) then']],
   },
+  'places of a former primary': {
+    breaks:
+      'A verifier spends places that a former primary granted, of which the present one may know nothing. (I23)',
+    seed: CHANGING_LIMIT_SEEDS + 576,
+    file: 'shared/protocol/allowances/pools.ts',
+    edits: [
+      ['if (pool.hasPlaces) pool.tellPlaces();', 'if (pool.hasPlaces && pool.isHeld) this.#request(pool);'],
+    ],
+  },
   'places by a late turn': {
     breaks: 'A turn about places counts however late it comes. (I23)',
     seed: HOLD_SEEDS + 10_203,
@@ -723,8 +732,8 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'reports about another window count': {
-    breaks: 'Redis counts a report about an earlier window in the present one. (I15)',
-    seed: LIMIT_SEEDS + 14,
+    breaks: 'Redis counts a report about an earlier window in the present one. (I2)',
+    seed: LIMIT_SEEDS + 2134,
     file: EXCHANGE,
     edits: [['elseif number ~= present then said, holding, kept = 0, 0, 0 end', 'end']],
   },
@@ -829,7 +838,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'a release spends without a lease': {
     breaks: 'A verifier that slept charges more from credits that were all taken off meanwhile. (I24)',
-    seed: CHANGING_LIMIT_SEEDS + 7_400_092,
+    seed: CHANGING_LIMIT_SEEDS + 88,
     file: 'verifier/core/holds.ts',
     edits: [["    if (!pool.isLive) throw unavailable('not in sync with Redis');\n", '']],
   },

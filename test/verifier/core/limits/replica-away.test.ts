@@ -1,10 +1,11 @@
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { windowKey } from '../../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { SentinelGroup } from '../../../harness/redis-nodes.ts';
 import { scratch } from '../../../harness/scratch.ts';
 
-/** One of two replicas that confirm writes is away. */
+/** Of two replicas that confirm writes, one leads, or is away. */
 const directory = scratch('replica-away');
 let group: SentinelGroup;
 let fleet: Fleet;
@@ -25,6 +26,32 @@ const create = async (fields: object): Promise<string> => {
   for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
   return key;
 };
+
+test('a holder tells a new primary of a place that it does not know', async () => {
+  const { key, keyId } = await fleet.ok('keys.createKey', {
+    apiId: 'shop',
+    concurrency: [{ name: 'jobs', limit: 1 }],
+  });
+  for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+  const hold = { forMs: 60_000 };
+  expect(await fleet.verdict(key, { at: 0, hold })).toBe('VALID');
+  const former = await group.primary();
+  const pool = windowKey('shop', `${keyId}.0.jobs`);
+  // As if it had died before a replica heard.
+  expect(await former.command('DEL', pool)).toBe(1);
+  for (const node of group.nodes) await node.until(async () => (await node.command('EXISTS', pool)) === 0);
+  await former.stop();
+  await fleet.until(async () => {
+    const present = await group.primary();
+    return present !== former && (await present.command('EXISTS', pool)) === 1;
+  });
+  expect(await fleet.verdict(key, { at: 1, hold })).toBe('CONCURRENCY_EXCEEDED');
+  await former.restart();
+  await fleet.until(async () => {
+    const info = await (await group.primary()).command('INFO', 'replication');
+    return String(info).includes('connected_slaves:2');
+  });
+});
 
 test('limits, quotas and places are as before, and credits get 503', async () => {
   const minute = await create({ ratelimit: { limit: 6, duration: 3_600_000 } });
