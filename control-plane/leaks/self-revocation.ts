@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/process/clock.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
-import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
+import { type ChangeWriter, isAtVerifiers } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { canBeSecret, hashSecret } from '#shared/rules/key-format.ts';
@@ -111,7 +111,11 @@ async function revoke(
     );
   const end = key ? await disabled(key, request, parts) : await deleted(place, parts);
   if (end && end.state !== 'complete')
-    throw unavailable('the key has ended, but not everywhere yet; send it again to wait for it');
+    throw unavailable(
+      isAtVerifiers(end)
+        ? 'no verifier accepts the key any more, but services behind may still accept its tokens; send it again to wait for their end'
+        : 'the key has ended, but not everywhere yet; send it again to wait for it',
+    );
   if (end?.overtakenBy !== undefined)
     throw unavailable(`change ${end.overtakenBy} enabled the key again meanwhile; send it again`);
   return undefined;

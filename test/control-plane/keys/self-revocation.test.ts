@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { promisify } from 'node:util';
+import { createRemoteJWKSet, jwtVerify } from 'jose';
 import * as client from 'openid-client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
@@ -122,6 +123,42 @@ describe('while a verifier has not confirmed the end of a key', () => {
       return true;
     });
   });
+});
+
+test('a revocation is answered 503 until services behind accept no token of the key', async () => {
+  const env = {
+    TOKEN_KEY: 'a secret of tokens, long enough for all',
+    LEASE_MS: '5000',
+    FENCE_WAIT_MS: '500',
+  };
+  const tokens = await Fleet.start({ env });
+  try {
+    await tokens.ok('apis.createApi', { apiId: 'shop', name: 'Shop', selfRevocation: true });
+    await tokens.ok('apis.updateApi', { apiId: 'shop', tokens: true, tokenLeewayMs: 0 });
+    const { key } = await tokens.ok('keys.createKey', { apiId: 'shop' });
+    const base = tokens.verifiers[0]?.address;
+    const { body } = await tokens.decided(() => tokens.post(`${base}/v1/keys.issueToken`, { key }));
+    const keys = createRemoteJWKSet(new URL(`${base}/.well-known/jwks.json`));
+    const isAccepted = () =>
+      jwtVerify(body.token, keys, { audience: 'shop' }).then(
+        () => true,
+        () => false,
+      );
+    expect(await isAccepted()).toBe(true);
+    const { status, headers, body: refused } = await revoke(key, tokens);
+    expect([status, headers['retry-after']]).toEqual([503, '1']);
+    expect(refused.error.message).toContain('services behind may still accept its tokens');
+    expect((await tokens.verifyOnce(key)).body.code).toBe('DISABLED');
+    await tokens.until(async () => {
+      const { status } = await revoke(key, tokens);
+      if (status === 503) return false;
+      expect(status).toBe(200);
+      return true;
+    });
+    expect(await isAccepted()).toBe(false);
+  } finally {
+    await tokens.stop();
+  }
 });
 
 test("slow senders take nobody's turn", async () => {
