@@ -15,7 +15,7 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const PROOF =
   /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis|lane\/survival|webhooks\/kills|root-keys\/killed|identities\/races/;
 const SYSTEM =
-  /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library|declared)\.|bench\/revocation\.)/;
+  /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library|declared)\.|bench\/revocation\.|shared\/redis\/cluster-members\.|verifier\/core\/look-up-shares\.)/;
 /** They ask git alone, which ends at once. */
 const ASKS_GIT = ['test/tidy.test.ts', 'test/harness/share.ts'];
 /** Tests that say themselves when they cannot run. */
