@@ -187,7 +187,11 @@ function endHold(
   if (holds === undefined) return 'for Node';
   try {
     const release = holds.release(hold, costs, request.allowedApis);
-    if (release instanceof Promise) return 'undecided';
+    if (release instanceof Promise) {
+      // `replyByLookUp` asks again; until then, nobody waits for this one.
+      release.catch(() => undefined);
+      return 'undecided';
+    }
     request.release = release;
   } catch (error) {
     if (!(error instanceof ApiError)) return 'for Node';
