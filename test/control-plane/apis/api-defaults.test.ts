@@ -44,9 +44,10 @@ test('changed defaults apply to the next key', async () => {
     [{ defaultBytes: null }, ['', LENGTH_16]],
   ] as const;
   for (const [i, [change, shape]] of steps.entries()) {
+    const removed = Object.entries(change).flatMap(([name, value]) => (value === null ? [name] : []));
     expect(await fleet.ok('apis.updateApi', { apiId, ...change }, { at: i % 2 })).toEqual({
-      apiId,
-      sequence: i,
+      ...{ apiId, sequence: i },
+      ...(removed.length > 0 ? { removed } : {}),
     });
     for (const at of [0, 1]) expect(shapeOf(await create(apiId, {}, at))).toEqual(shape);
   }
