@@ -137,6 +137,22 @@ local function creditsOf(members, held)
     return all, out
   end
 
+  -- Returns the part of what is owed that what work holds and what live holders can spend will pay, without what is spoken for
+  local function payable(pool, owed)
+    local sum = 0
+    local fields = redis.call('HGETALL', pool)
+    for i = 1, #fields, 2 do
+      local name = string.match(fields[i], '^!(.*)$')
+      if name then
+        local mine, held = unpack(redis.call('HMGET', pool, '@' .. name, '~' .. name))
+        local granted, spent, _, spoken = numbers(mine)
+        local there = (live(name) and granted - spent - spoken or 0) + tonumber(held or 0)
+        sum = sum + math.min(there, tonumber(string.match(fields[i + 1], '^%d+')))
+      end
+    end
+    return math.min(owed, sum)
+  end
+
   -- Forgives what nobody can pay any more: it was spent, or lost.
   local function owe(pool, owed)
     owed = math.min(owed, (oldOf(pool)))
@@ -207,10 +223,10 @@ local function creditsOf(members, held)
     if now < tonumber(t) then return b, h, tonumber(t) end
     local others, gone = scan(pool, own, true)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
-    local owed, d = unpack(redis.call('HMGET', pool, 'o', 'd'))
+    local owed, d, held = unpack(redis.call('HMGET', pool, 'o', 'd', 'e'))
     if owed then owe(pool, tonumber(owed)) end
-    -- What work holds may come back: it is part of what is left. What is spoken for counts as spent.
-    local out = kept + others + heldOf(pool)
+    -- What work holds may come back: it is part of what is left. What is spoken for counts as spent, and pays nothing.
+    local out = kept + others + tonumber(held or 0) - (owed and payable(pool, tonumber(owed)) or 0)
     local left = math.max(amount, b + out)
     if d then measure(pool, d, left, left) end
     return left - out, h - gone, following
@@ -239,7 +255,7 @@ local function creditsOf(members, held)
   -- Returns what is owed of what can be spent now: what work holds pays first.
   local function owedOf(pool)
     local held, owed = unpack(redis.call('HMGET', pool, 'e', 'o'))
-    return math.max(0, tonumber(owed or 0) - tonumber(held or 0))
+    return owed and math.max(0, payable(pool, tonumber(owed)) - tonumber(held or 0)) or 0
   end
 
   -- Reads a pool without changing it.

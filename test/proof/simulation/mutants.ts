@@ -828,7 +828,14 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'A refill does not count what work holds, and it comes back on top. (I14)',
     seed: CHANGING_LIMIT_SEEDS + 52,
     file: CREDITS,
-    edits: [['local out = kept + others + heldOf(pool)', 'local out = kept + others']],
+    edits: [['local out = kept + others + tonumber(held or 0) -', 'local out = kept + others -']],
+  },
+  'a refill counts on what is spoken for': {
+    breaks:
+      'A refill brings, on top of its amount, what is owed of credits that are spoken for and may be spent. (I12)',
+    seed: CHANGING_LIMIT_SEEDS + 901,
+    file: CREDITS,
+    edits: [['(live(name) and granted - spent - spoken or 0) +', '(live(name) and granted - spent or 0) +']],
   },
   'a reply forgets what went back': {
     breaks: 'What went back to Redis during a turn can be spent here all the same. (I23)',

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { exchangeTurns } from '../../../../shared/protocol/allowances/exchange.ts';
-import { apiKeys, poolKey } from '../../../../shared/redis/redis-keys.ts';
+import { settleRun } from '../../../../shared/protocol/log/settle-credits.ts';
+import { apiKeys, poolKey, recordKey } from '../../../../shared/redis/redis-keys.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
 const { at, run } = scriptsOnRedis();
@@ -92,6 +93,24 @@ describe('an exchange', () => {
     expect(await at.redis.hmget(pool, 'b', 'e', '~2.a')).toEqual(['10', '90', '90']);
     expect(await exchange('2.a', 4, { spent: 0 })).toMatchObject({ total: 100, most: 100 });
     expect(await at.redis.hmget(pool, 'b', 'e', '~2.a')).toEqual(['100', '0', null]);
+  });
+
+  test('a refill brings no more because what is spoken for may pay', async () => {
+    await at.redis.hset(pool, { b: 6, r: 'd 3', t: 9e12 });
+    await exchange('2.a', 1, { need: 2 });
+    await exchange('2.a', 2, { spent: 2, holds: 2, need: 4 });
+    await at.redis.hset(pool, { o: 6, '!2.a': '6 7', t: 1 });
+    expect(await exchange('2.b', 1)).toMatchObject({ total: 3 });
+    // What is spoken for comes back, and then what work held: both pay.
+    expect(await exchange('2.a', 3, { spent: 2, holds: 2 })).toMatchObject({ total: 3 });
+    expect(await exchange('2.a', 4, { spent: 0 })).toMatchObject({ total: 3 });
+    expect(await at.redis.hmget(pool, 'b', 'o')).toEqual(['3', null]);
+  });
+
+  test('what is spoken for pays nothing of what others can spend', async () => {
+    await at.redis.hset(recordKey('a', 'k'), 'q', 'p');
+    await at.redis.hset(pool, { b: 10, o: 4, '@2.a': '4 0 1 4', '!2.a': '4 7' });
+    expect(await run(settleRun('a', 'k'))).toEqual({ isSettled: '0', remaining: '10' });
   });
 
   test.each([
