@@ -312,6 +312,8 @@ export class Follower {
     session.onEnd(() => {
       hasEnded = true;
       if (this.#session === session) this.#session = undefined;
+      // The next one may be with another primary, which has granted these places to others.
+      this.#log.epoch?.pools.tellPlaces();
       this.#waker.wake();
     });
     this.#session = session;
