@@ -15,7 +15,9 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const PROOF =
   /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis|lane\/survival|webhooks\/kills|root-keys\/killed|identities\/races/;
 const SYSTEM =
-  /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library|declared)\.|bench\/revocation\.|shared\/redis\/cluster-members\.|verifier\/core\/look-up-shares\.)/;
+  /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library|declared)\.|bench\/revocation\.)/;
+/** Files that take whole Clusters, floods, failovers or the time of leases, and would make `npm test` dear. */
+const DEAR = /\/(cluster-members|look-up-shares|replica-away|charges|issue-token|cli\/tokens)\.test\.ts$/;
 /** They ask git alone, which ends at once. */
 const ASKS_GIT = ['test/tidy.test.ts', 'test/harness/share.ts'];
 /** Tests that say themselves when they cannot run. */
@@ -40,7 +42,7 @@ export function testsByProject(): Record<Project, string[]> {
     const startsProcesses = reached.has('node:child_process');
     const needsPrograms = MAY_SKIP.test(texts.get(file) ?? '') || reached.has(NEEDS_OPENSSL);
     if (PROOF.test(file)) projects.proof.push(file);
-    else if (SYSTEM.test(file) || needsPrograms) projects.system.push(file);
+    else if (SYSTEM.test(file) || DEAR.test(file) || needsPrograms) projects.system.push(file);
     else projects[startsProcesses ? 'redis' : 'unit'].push(file);
   }
   return projects;
