@@ -436,7 +436,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'a former member is gone at once': {
     breaks: 'A killed member, which may still have a lease, has no places any more. (I23)',
-    seed: HOLD_SEEDS + 114,
+    seed: HOLD_SEEDS + 134,
     file: EXCHANGE,
     edits: [["elseif not redis.call('ZSCORE', members, holder) then", 'elseif not live(holder) then']],
   },
@@ -670,7 +670,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
 const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
     breaks: 'A refill was due before a `set` and is made after it. (I19)',
-    seed: REFILL_SEEDS + 13,
+    seed: REFILL_SEEDS + 18,
     file: 'shared/protocol/log/change-credits.lua',
     edits: [
       [
@@ -1053,7 +1053,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
   'tokens switched off without a wait': {
     breaks: 'Changes do not wait any more for tokens from before these were switched off. (I26)',
-    seed: TOKEN_SEEDS,
+    seed: TOKEN_SEEDS + 9,
     file: SWEEP,
     edits: [
       [
@@ -1094,7 +1094,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
   'a leeway lowered at once': {
     breaks: 'Changes wait for a lower leeway while others accept earlier tokens for the higher one. (I26)',
-    seed: TOKEN_SEEDS + 45,
+    seed: TOKEN_SEEDS + 100,
     file: SWEEP,
     edits: [['sinceMs >= fenceMs(head.fencedMs, deposedMs) + leewayFenceMs', 'sinceMs >= 0']],
   },
