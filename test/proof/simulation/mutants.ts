@@ -1077,7 +1077,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   'the leeway of tokens that are off is not waited for': {
     breaks:
       'Changes do not wait any more for tokens that others still accept after these were switched off. (I26)',
-    seed: TOKEN_SEEDS + 9,
+    seed: TOKEN_SEEDS + 160,
     file: SWEEP,
     edits: [
       [
