@@ -1,12 +1,12 @@
 import { type ConfigOf, flag, host, integer, port, secret, text } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
-import { tokenSettings } from '#shared/process/token-keys.ts';
 import { LEASE } from '#shared/protocol/timing.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
-import { leakFaults, leakSettings } from './leaks/leaks.ts';
-import { httpLimits, httpSettings } from './serve/limits.ts';
-import { oidcFaults, oidcSettings } from './sign-in/oidc.ts';
-import { webhookSettings } from './webhooks/webhook-settings.ts';
+import { tokenSettings } from '#shared/tokens/token-keys.ts';
+import { httpLimits, httpSettings } from './core/serve/limits.ts';
+import { leakFaults, leakSettings } from './subjects/leaks/leaks.ts';
+import { oidcFaults, oidcSettings } from './subjects/sign-in/oidc.ts';
+import { webhookSettings } from './subjects/webhooks/webhook-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
 

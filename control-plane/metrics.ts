@@ -1,16 +1,16 @@
 import { Counter, Gauge, Histogram } from 'prom-client';
 import { CLOCK_HELP, metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
+import type { HistoryWatch } from '#shared/protocol/history/history-watch.ts';
 import type { WriteResult } from '#shared/protocol/log/durable-writer.ts';
 import type { DurabilityCheck } from '#shared/protocol/writer/durability.ts';
 import type { Fence, FenceEvents } from '#shared/protocol/writer/fence.ts';
-import type { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
 import type { WriterEvents } from '#shared/protocol/writer/writer.ts';
 import type { RedisFacts } from '#shared/redis/server-facts.ts';
-import type { Audit } from './audit/audit.ts';
-import type { BootstrapWatch } from './callers/bootstrap-keys.ts';
-import type { CertificateWatch } from './fleet/certificate-watch.ts';
-import type { Connections } from './serve/connections.ts';
-import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
+import type { BootstrapWatch } from './core/callers/bootstrap-keys.ts';
+import type { Connections } from './core/serve/connections.ts';
+import type { Audit } from './subjects/audit/audit.ts';
+import type { CertificateWatch } from './subjects/fleet/certificate-watch.ts';
+import type { WebhookEvents, WebhookSender } from './subjects/webhooks/webhook-sender.ts';
 
 /** The parts of the control plane that metrics observe. */
 interface MeasuredParts {

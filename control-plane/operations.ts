@@ -1,13 +1,13 @@
-import { apiOperations } from './apis/operations.ts';
-import { auditOperations } from './audit/operations.ts';
-import { fleetOperations } from './fleet/operations.ts';
-import { identityOperations } from './identities/operations.ts';
-import { keyOperations, keysOfApiOperations } from './keys/operations.ts';
-import { roleOperations } from './roles/operations.ts';
-import { rootKeyOperations } from './root-keys/operations.ts';
-import { sessionOperations } from './sign-in/operations.ts';
-import { usageOperations } from './usage/operations.ts';
-import { webhookOperations } from './webhooks/operations.ts';
+import { apiOperations } from './core/apis/operations.ts';
+import { keyOperations, keysOfApiOperations } from './core/keys/operations.ts';
+import { auditOperations } from './subjects/audit/operations.ts';
+import { fleetOperations } from './subjects/fleet/operations.ts';
+import { identityOperations } from './subjects/identities/operations.ts';
+import { roleOperations } from './subjects/roles/operations.ts';
+import { rootKeyOperations } from './subjects/root-keys/operations.ts';
+import { sessionOperations } from './subjects/sign-in/operations.ts';
+import { usageOperations } from './subjects/usage/operations.ts';
+import { webhookOperations } from './subjects/webhooks/operations.ts';
 
 /** The operations of the control plane, by subject in the order of the reference. */
 export const operations = [

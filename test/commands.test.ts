@@ -16,7 +16,9 @@ const bare = (command: string, ...args: string[]) =>
 const told = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: ROOT, encoding: 'utf8' })
   .trim()
   .split('\n')
-  .filter((file) => /^(?!control-plane\/dashboard\/assets|CHANGELOG).*\.(md|ts|yaml|service|sh)$/.test(file))
+  .filter((file) =>
+    /^(?!control-plane\/clients\/dashboard\/assets|CHANGELOG).*\.(md|ts|yaml|service|sh)$/.test(file),
+  )
   .filter((file) => existsSync(join(ROOT, file)))
   .flatMap((file) => {
     const text = readFileSync(join(ROOT, file), 'utf8');

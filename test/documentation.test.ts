@@ -16,11 +16,11 @@ import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { Value } from 'typebox/value';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { PropagationResponse } from '../control-plane/schema/changes.ts';
-import { eventSchema } from '../control-plane/webhooks/events-of.ts';
+import { PropagationResponse } from '../control-plane/core/schema/changes.ts';
+import { eventSchema } from '../control-plane/subjects/webhooks/events-of.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
-import { RECALL_MS } from '../shared/protocol/allowances/exchange.ts';
+import { RECALL_MS } from '../shared/metering/exchange.ts';
 import { VERDICT_CODES } from '../shared/rules/verdict-codes.ts';
 import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
 import { engineSettings } from '../verifier/engine.ts';
@@ -176,8 +176,8 @@ function wordsOf(page: string): number {
 }
 
 test.each([
-  ['keys', PropagationResponse],
-  ['webhooks', eventSchema('key.disabled')],
+  ['core/keys', PropagationResponse],
+  ['subjects/webhooks', eventSchema('key.disabled')],
 ])('the JSON on the page of %s has the documented form', (page, schema) => {
   const text = readFileSync(join(ROOT, 'control-plane', page, 'README.md'), 'utf8');
   expect([...Value.Errors(schema, JSON.parse(/```json\n([\s\S]*?)```/.exec(text)?.[1] ?? ''))]).toEqual([]);
@@ -229,7 +229,7 @@ test('the verdicts on their page have the documented form', () => {
 });
 
 test('the example of metering.md is decided as it says', async () => {
-  const page = readFileSync(join(ROOT, 'verifier/core/metering.md'), 'utf8');
+  const page = readFileSync(join(ROOT, 'verifier/metering/metering.md'), 'utf8');
   const rows = [...page.matchAll(/^\| ([^|]+) \|[^|]+\|[^|]+\|[^|]+\| ([\d,]+) \| ?([A-Z_]*)/gm)].map(
     ([, call, credits = '', code]) => [call, Number(credits.replace(',', '')), code] as const,
   );
@@ -455,8 +455,8 @@ describe("the README's commands", () => {
   );
 });
 
-test('the commands of control-plane/cli/README.md work as they stand, beside npm start', async () => {
-  const page = readFileSync(join(ROOT, 'control-plane/cli/README.md'), 'utf8');
+test('the commands of control-plane/clients/cli/README.md work as they stand, beside npm start', async () => {
+  const page = readFileSync(join(ROOT, 'control-plane/clients/cli/README.md'), 'utf8');
   const [walk = '', ...others] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
   expect(others).toEqual([]);
   const fleet = await Fleet.start();

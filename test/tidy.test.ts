@@ -21,17 +21,28 @@ const sources = new Map(
 );
 
 const inControlPlane = (rooms: readonly string[]) => rooms.map((room) => `control-plane/${room}`);
+/** A file of the control plane by its room. What examines a room counts to that room, and what the command line declares to it. */
+const inside = (file: string) =>
+  file
+    .replace(/^control-plane\/(?:(?:core|subjects|clients)\/)?/, '')
+    .replace(/^examine\/(?=(?:operations|explain-key)\.ts$)/, 'keys/operations/')
+    .replace(/^examine\/(?=refusals\.ts$)/, 'keys/')
+    .replace(/^examine\//, 'fleet/')
+    .replace(/^declared\//, 'cli/declared/');
 /** The operations of a subject, which only the subject, those who list them and the second interface import. */
-const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
+const OPERATIONS = /^([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
 const FOR_OPERATIONS =
-  /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|search|strings|turns)\.ts$/;
+  /^control-plane\/core\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|search|strings|turns)\.ts$/;
 const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 
 /** What is below the rooms of the protocol. */
 const GROUND = [
   ...['shared/process', 'shared/rules', 'shared/redis', 'shared/assets.ts', 'shared/protocol/timing.ts'],
 ];
+
+/** Rooms in which a verdict is found. */
+const DECISIONS = ['verifier/core', 'verifier/metering'];
 
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
@@ -40,36 +51,44 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'shared/redis': ['shared/process', 'shared/rules'],
   'shared/protocol/records': GROUND,
   'shared/protocol/log': [...GROUND, 'shared/protocol/records'],
-  'shared/protocol/allowances': [...GROUND, 'shared/protocol/records'],
+  'shared/metering': [...GROUND, 'shared/protocol/records'],
   'shared/protocol/follower': [
     ...GROUND,
-    ...['records', 'log', 'allowances'].map((room) => `shared/protocol/${room}`),
+    ...['shared/protocol/records', 'shared/protocol/log', 'shared/metering'],
   ],
   'shared/protocol/writer': [...GROUND, 'shared/protocol/records', 'shared/protocol/log'],
-  'shared/protocol/reports': [
+  'shared/protocol/history': [...GROUND, 'shared/protocol/log', 'shared/protocol/writer'],
+  'shared/tokens': ['shared/process', 'shared/rules'],
+  'shared/reports': [
     ...GROUND,
-    ...['shared/version.ts', 'shared/protocol/records', 'shared/protocol/allowances'],
+    ...['shared/version.ts', 'shared/protocol/records', 'shared/metering'],
     'shared/protocol/follower',
   ],
-  'verifier/core': [],
-  'verifier/node-internals': [],
-  'verifier/http': ['verifier/core', 'verifier/node-internals'],
-  'verifier/grpc': ['verifier/http', 'verifier/core'],
-  'verifier/lane': ['verifier/http', 'verifier/core', 'verifier/node-internals'],
-  'verifier/proxy': ['verifier/lane', 'verifier/http', 'verifier/core'],
-  'verifier/metrics': ['core', 'lane', 'proxy'].map((room) => `verifier/${room}`),
-  'verifier/library': ['core', 'metrics', 'engine.ts'].map((part) => `verifier/${part}`),
-  'verifier/library/guards': ['verifier/library', 'verifier/http', 'verifier/node-internals'],
-  'control-plane/client': [],
+  'verifier/core': ['verifier/metering'],
+  'verifier/metering': ['verifier/core'],
+  'verifier/tokens': ['verifier/core', 'verifier/doors/http'],
+  'verifier/doors/node-internals': [],
+  'verifier/doors/http': [...DECISIONS, 'verifier/doors/node-internals'],
+  'verifier/doors/grpc': [...DECISIONS, 'verifier/doors/http'],
+  'verifier/doors/lane': [...DECISIONS, 'verifier/doors/http', 'verifier/doors/node-internals'],
+  'verifier/proxy': [...DECISIONS, 'verifier/doors/lane', 'verifier/doors/http'],
+  'verifier/metrics': [...DECISIONS, 'verifier/tokens', 'verifier/doors/lane', 'verifier/proxy'],
+  'verifier/library': [...DECISIONS, 'verifier/metrics', 'verifier/engine.ts'],
+  'verifier/library/guards': ['verifier/library', 'verifier/doors/http', 'verifier/doors/node-internals'],
+  'control-plane/clients/client': [],
   // A client like any other.
-  'control-plane/operator': inControlPlane(['client']),
+  'control-plane/clients/operator': inControlPlane(['clients/client']),
   // Its doctor examines Redis by itself.
-  'control-plane/cli': inControlPlane([
-    ...['client', 'callers/root-permissions.ts', 'audit/sentences.ts', 'config.ts', 'fleet/examination.ts'],
+  'control-plane/clients/cli': inControlPlane([
+    ...['clients/client', 'clients/declared', 'core/callers/root-permissions.ts', 'config.ts'],
+    ...['subjects/audit/sentences.ts', 'subjects/examine/examination.ts'],
   ]),
+  'control-plane/clients/declared': inControlPlane(['clients/client', 'clients/cli']),
   // Only its build.
-  'control-plane/dashboard': inControlPlane(['operations.ts', 'schema', 'unkey-v2', 'audit/sentences.ts']),
-  'control-plane/dashboard/api': ['control-plane/client'],
+  'control-plane/clients/dashboard': inControlPlane([
+    ...['operations.ts', 'core/schema', 'unkey-v2', 'subjects/audit/sentences.ts'],
+  ]),
+  'control-plane/clients/dashboard/api': ['control-plane/clients/client'],
   ...Object.fromEntries(
     Object.entries({
       parts: ['api'],
@@ -84,20 +103,22 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
       keys: ['api', 'parts', 'forms', 'changes', 'audit', 'usage'],
       customers: ['api', 'parts', 'usage'],
     }).map(([room, others]) => [
-      `control-plane/dashboard/${room}`,
+      `control-plane/clients/dashboard/${room}`,
       [
-        ...others.map((other) => `control-plane/dashboard/${other}`),
-        ...(room === 'customers' ? ['control-plane/rate-limits/applied-limits.ts'] : []),
-        ...(room === 'audit' ? ['control-plane/audit/sentences.ts'] : []),
+        ...others.map((other) => `control-plane/clients/dashboard/${other}`),
+        ...(room === 'customers' ? ['control-plane/subjects/rate-limits/applied-limits.ts'] : []),
+        ...(room === 'audit' ? ['control-plane/subjects/audit/sentences.ts'] : []),
       ],
     ]),
   ),
-  'control-plane/dashboard/pages': [
+  'control-plane/clients/dashboard/pages': [
     ...['api', 'parts', 'forms', 'changes', 'audit', 'usage', 'overview', 'keys', 'customers'].map(
-      (room) => `control-plane/dashboard/${room}`,
+      (room) => `control-plane/clients/dashboard/${room}`,
     ),
-    ...['roles', 'webhooks'].map((room) => `control-plane/dashboard/${room}`),
-    ...['callers/root-permissions.ts', 'audit/sentences.ts'].map((file) => `control-plane/${file}`),
+    ...['roles', 'webhooks'].map((room) => `control-plane/clients/dashboard/${room}`),
+    ...['core/callers/root-permissions.ts', 'subjects/audit/sentences.ts'].map(
+      (file) => `control-plane/${file}`,
+    ),
   ],
 };
 /** The innermost room that a file lies in; undefined = it is at the process's root, or in no room. */
@@ -108,17 +129,20 @@ const roomOf = (file: string): string | undefined => {
 };
 /** The rooms of the protocol that belong to the other process. */
 const ENDS: Readonly<Record<string, RegExp>> = {
-  'control-plane': /^shared\/protocol\/(follower|allowances|reports)\//,
-  verifier: /^shared\/protocol\/(writer|log)\//,
+  'control-plane': /^shared\/(protocol\/follower|metering\/(?!settle-credits\.ts$)|reports)\//,
+  verifier: /^shared\/(protocol\/(writer|log|history)\/|metering\/settle-credits\.ts$)/,
 };
 /** Scripts that read records of the protocol from above. */
-const READERS = /^control-plane\/(records\/(read-key|list-keys)|duties\/survey-keys)\.lua$/;
+const READERS = /^control-plane\/(core\/records\/(read-key|list-keys)|subjects\/duties\/survey-keys)\.lua$/;
+/** How credits change, which scripts of the log include. */
+const PLUG = /^shared\/metering\/(change-credits|credits|sharing)\.lua$/;
 
 /** Each script that includes one of another room. */
 const strangers = (scripts: ReadonlyMap<string, string>): string[] =>
   [...scripts].flatMap(([file, text]) =>
     includedIn(file, text)
       .filter((each) => roomOfScript(each) !== roomOfScript(file) && !READERS.test(file))
+      .filter((each) => !(file.startsWith('shared/protocol/log/') && PLUG.test(each)))
       .map((each) => `${file} → ${each}`),
   );
 const includedIn = (file: string, text: string): string[] =>
@@ -134,7 +158,6 @@ const FLOORS = [
   /^(keys|apis|identities|roles|rate-limits|usage|audit|webhooks|fleet|root-keys|sign-in|leaks|duties)\//,
   /^unkey-v2\//,
 ];
-const inside = (file: string) => file.replace('control-plane/', '');
 const floorOf = (file: string) => (FLOORS.findIndex((floor) => floor.test(inside(file))) + 7) % 7;
 
 /** Each import of the control plane from a lower floor to a higher one, and each room that imports itself by way of others. */
@@ -157,7 +180,7 @@ function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around
 
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/core\/|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|rights).*)\.ts$/;
+  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!settle-credits).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|rights).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
@@ -166,7 +189,8 @@ function breaches(files: ReadonlyMap<string, string>): string[] {
   const imports = importsOf(files);
   const wrong: string[] = [];
   for (const [file, targets] of imports) {
-    const [home = '', folder] = file.split('/');
+    const [home = ''] = file.split('/');
+    const [folder] = inside(file).split('/');
     const room = roomOf(file);
     const arrows = room === undefined ? undefined : ARROWS[room];
     for (const target of targets) {
@@ -176,10 +200,12 @@ function breaches(files: ReadonlyMap<string, string>): string[] {
         arrows !== undefined &&
         target.startsWith(`${home}/`) &&
         ![room, ...arrows].some((allowed) => target === allowed || target.startsWith(`${allowed}/`));
-      const [, subject] = OPERATIONS.exec(target) ?? [];
+      const [, subject] = OPERATIONS.exec(inside(target)) ?? [];
       const stranger = subject !== undefined && subject !== folder && !LISTS_OPERATIONS.test(file);
       const ofHttp =
-        OPERATIONS.test(file) && /^control-plane\/serve\//.test(target) && !FOR_OPERATIONS.test(target);
+        OPERATIONS.test(inside(file)) &&
+        /^control-plane\/core\/serve\//.test(target) &&
+        !FOR_OPERATIONS.test(target);
       const otherEnd = ENDS[home]?.test(target) === true;
       const unseen = SIMULATED.test(file) && NEVER_SIMULATED.test(target);
       if (across || against || stranger || ofHttp || otherEnd || unseen) wrong.push(`${file} → ${target}`);
@@ -207,14 +233,20 @@ describe('imports', () => {
   test.each([
     ['from one process to the other', { 'verifier/core/a.ts': "import '../../control-plane/core/b.ts'" }],
     ['from shared to a process', { 'shared/a.ts': "import type { B } from '../verifier/core/b.ts'" }],
-    ['against an arrow', { 'verifier/http/a.ts': "import { b } from '../proxy/b.ts'" }],
+    ['against an arrow', { 'verifier/doors/http/a.ts': "import { b } from '../../proxy/b.ts'" }],
     [
       'against an arrow of a room within a room',
-      { 'control-plane/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
+      { 'control-plane/clients/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
     ],
-    ['of HTTP in an operation', { 'control-plane/keys/operations/a.ts': "import '../../serve/server.ts'" }],
+    [
+      'of HTTP in an operation',
+      { 'control-plane/core/keys/operations/a.ts': "import '../../serve/server.ts'" },
+    ],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],
-    ['of operations in another subject', { 'control-plane/keys/a.ts': "import '../apis/operations.ts'" }],
+    [
+      'of operations in another subject',
+      { 'control-plane/core/keys/a.ts': "import '../apis/operations.ts'" },
+    ],
     [
       'of Redis in the writer',
       { 'shared/protocol/writer/writer.ts': "import type { Redis } from 'ioredis'" },
@@ -222,12 +254,12 @@ describe('imports', () => {
     ['of the writer in a verifier', { 'verifier/core/a.ts': "import '#shared/protocol/writer/fence.ts'" }],
     [
       'of a lease in the control plane',
-      { 'control-plane/serve/a.ts': "import '#shared/protocol/follower/lease.ts'" },
+      { 'control-plane/core/serve/a.ts': "import '#shared/protocol/follower/lease.ts'" },
     ],
     ['from the log up to the writer', { 'shared/protocol/log/a.ts': "import '../writer/fence.ts'" }],
     [
-      'from allowances up to the follower',
-      { 'shared/protocol/allowances/a.ts': "import '../follower/lease.ts'" },
+      'from metering up to the follower',
+      { 'shared/metering/a.ts': "import '../protocol/follower/lease.ts'" },
     ],
     ['from Redis up to the protocol', { 'shared/redis/a.ts': "import '../protocol/records/key-record.ts'" }],
     ['of metrics in core', { 'verifier/core/a.ts': "import { Counter } from 'prom-client'" }],
@@ -251,11 +283,11 @@ describe('imports', () => {
     );
     expect({ up, around }).toEqual({ up: [], around: [] });
     const planted = {
-      'control-plane/keys/a.ts': "import type { B } from '../serve/b.ts'",
-      'control-plane/serve/b.ts': "import type { C } from '../callers/c.ts'",
-      'control-plane/callers/c.ts': "import type { A } from '../keys/a.ts'",
-      'control-plane/serve/d.ts': "import '../keys/operations/e.ts'; import '../app.ts'",
-      'control-plane/fleet/f.ts': "import '../duties/key-rules.ts'",
+      'control-plane/core/keys/a.ts': "import type { B } from '../serve/b.ts'",
+      'control-plane/core/serve/b.ts': "import type { C } from '../callers/c.ts'",
+      'control-plane/core/callers/c.ts': "import type { A } from '../keys/a.ts'",
+      'control-plane/core/serve/d.ts': "import '../keys/operations/e.ts'; import '../../app.ts'",
+      'control-plane/subjects/fleet/f.ts': "import '../duties/key-rules.ts'",
     };
     expect(upAndAround(new Map(Object.entries(planted)))).toEqual({
       up: [
@@ -273,50 +305,54 @@ describe('imports', () => {
     expect(
       offenders(
         heavy,
-        /^control-plane\/|^shared\/protocol\/writer\/|^verifier\/(library\/guards\/fastify|node-internals\/fastify-instances)\.ts$/,
+        /^control-plane\/|^shared\/protocol\/(writer|history)\/|^verifier\/(library\/guards\/fastify|doors\/node-internals\/fastify-instances)\.ts$/,
       ),
     ).toEqual([]);
     const loaded = [...sources.keys()].filter((file) => file.startsWith('verifier/'));
     const imports = importsOf(sources);
     const reached = loaded.flatMap((file) => [...reachedFrom(imports, file)]);
-    expect(reached.filter((file) => file.startsWith('shared/protocol/writer/'))).toEqual([]);
+    expect(reached.filter((file) => /^shared\/protocol\/(writer|history)\//.test(file))).toEqual([]);
   });
 
   test('of the dashboard are types, names and texts', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|customers|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|callers\/root-permissions\.ts'|audit\/sentences\.ts'|rate-limits\/applied-limits\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
+        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|customers|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|core\/callers\/root-permissions\.ts'|subjects\/(?:audit\/sentences|rate-limits\/applied-limits)\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
         // The build takes the names of the operations from the server.
-        /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
+        /^(?!control-plane\/clients\/dashboard\/(?!vite\.config\.ts))/,
       ),
     ).toEqual([]);
   });
 
   test('keep each library in the files that own it', () => {
-    expect(offenders(/'@?fastify/, /^(?!shared\/|control-plane\/[a-z-]+\/operations)/)).toEqual([]);
+    expect(
+      offenders(/'@?fastify/, /^(?!shared\/|control-plane\/[a-z]+\/[a-z-]+\/(?:operations|explain-key))/),
+    ).toEqual([]);
     // It alone decides the order in which a call passes its steps.
-    expect(offenders(/\.addHook\(/, /^control-plane\/serve\/pipeline\.ts$|^verifier\//)).toEqual([]);
+    expect(offenders(/\.addHook\(/, /^control-plane\/core\/serve\/pipeline\.ts$|^verifier\//)).toEqual([]);
     expect(
       offenders(/import (?!type)[^;]*from 'ioredis'/, /^shared\/redis\/(redis|sentinel-connector)\.ts$/),
     ).toEqual([]);
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^shared\/protocol\/(follower\/(key-cache|shared-log|permissions)|allowances\/limits)\.ts$|^verifier\/(core\/(question|tokens)|http\/anonymous-limit|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^shared\/(protocol\/follower\/(key-cache|shared-log|permissions)|metering\/limits)\.ts$|^verifier\/(core\/question|tokens\/tokens|doors\/http\/anonymous-limit|doors\/lane\/questions)\.ts$|^control-plane\/subjects\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(
       offenders(
         /'undici'/,
-        /^verifier\/(proxy\/(connections|upstream)|library\/client)\.ts$|^control-plane\/(operator\/kube|webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^verifier\/(proxy\/(connections|upstream)|library\/client)\.ts$|^control-plane\/(clients\/operator\/kube|subjects\/webhooks\/event-poster|subjects\/sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(
-      offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/grpc\/server\.ts$/),
+      offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/doors\/grpc\/server\.ts$/),
     ).toEqual([]);
     // Nobody pays for a library of a sign-in that is not configured.
     expect(offenders(/import (?!type)[^;]*from 'openid-client'/, /^$/)).toEqual([]);
-    expect(offenders(/'openid-client'/, /^control-plane\/sign-in\/oidc(-provider)?\.ts$/)).toEqual([]);
+    expect(offenders(/'openid-client'/, /^control-plane\/subjects\/sign-in\/oidc(-provider)?\.ts$/)).toEqual(
+      [],
+    );
     expect(offenders(/from 'pino'/, /^shared\/process\/log\.ts$/)).toEqual([]);
   });
 });
@@ -329,7 +365,7 @@ test('the clock is read in one place', () => {
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/process\/clock\.ts$|^verifier\/(http\/(server|respond)|grpc\/server|lane\/lane|proxy\/upstream)\.ts$|^control-plane\/(serve\/(errors|load-shedding)\.ts$|dashboard\/)/,
+      /^shared\/process\/clock\.ts$|^verifier\/(doors\/(http\/(server|respond)|grpc\/server|lane\/lane)|proxy\/upstream)\.ts$|^control-plane\/(core\/serve\/(errors|load-shedding)\.ts$|clients\/dashboard\/)/,
     ),
   ).toEqual([]);
 });
@@ -369,17 +405,19 @@ test('every Lua script has names and a result', () => {
     expect(text, file).toMatch(/^-- Returns /m);
   }
   expect(strangers(texts)).toEqual([]);
-  const planted = '-- include ../../shared/protocol/log/gate.lua';
-  expect(strangers(new Map([['control-plane/roles/a.lua', planted]]))).toHaveLength(1);
+  const planted = '-- include ../../../shared/protocol/log/gate.lua';
+  expect(strangers(new Map([['control-plane/subjects/roles/a.lua', planted]]))).toHaveLength(1);
+  const metering = '-- include ../../metering/windows.lua';
+  expect(strangers(new Map([['shared/protocol/log/a.lua', metering]]))).toHaveLength(1);
 });
 
 /** Names that clients know: an option of the command line, and fields of JSON. */
 const OUT = [
-  'control-plane/cli/commands/many-keys.ts: owner',
-  'control-plane/fleet/examination.ts: found',
+  'control-plane/clients/cli/commands/many-keys.ts: owner',
+  'control-plane/subjects/examine/examination.ts: found',
   // A field of verdicts.
-  'shared/protocol/allowances/allowance.ts: needed',
-  'verifier/http/gateway-answer.ts: needed',
+  'shared/metering/allowance.ts: needed',
+  'verifier/doors/http/gateway-answer.ts: needed',
   'verifier/library/guards/guard.ts: needed',
   'verifier/library/key-verifier.ts: needed',
 ];
@@ -421,11 +459,11 @@ test('no test has a time-out of its own', () => {
 
 /** Tests that wait for time to pass, each with the reason why there is nothing else to wait for. */
 const WAITING: Readonly<Record<string, string>> = {
-  'core/limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',
+  'metering/limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',
   'proxy/charges.test.ts': 'the API must be about to close its idle connections',
-  'core/limits/mixed-costs.test.ts': 'a refusal is remembered for a second, which must have run out',
-  'verifier/http/limits.test.ts': 'a time-out of idle connections must have run out',
-  'verifier/grpc/ext-authz-grpc.test.ts': 'the time for a request must have run out',
+  'metering/limits/mixed-costs.test.ts': 'a refusal is remembered for a second, which must have run out',
+  'verifier/doors/http/limits.test.ts': 'a time-out of idle connections must have run out',
+  'verifier/doors/grpc/ext-authz-grpc.test.ts': 'the time for a request must have run out',
   'dashboard/hostile.test.ts': 'what an attacker would say in the browser',
 };
 

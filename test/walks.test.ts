@@ -112,7 +112,7 @@ class Watch {
 const watch = new Watch();
 beforeAll(() => watch.begin());
 
-const isInBrowser = ({ file }: Step) => /^control-plane\/(dashboard|client)\//.test(file);
+const isInBrowser = ({ file }: Step) => /^control-plane\/clients\/(dashboard|client)\//.test(file);
 
 /** The steps of a walk that did not run. */
 const missed = (number: number, ran: Ran) =>

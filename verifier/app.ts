@@ -3,8 +3,8 @@ import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
 import { type Config, servedApis } from './config.ts';
+import { followCertificate } from './doors/http/tls.ts';
 import { createEngine, type Engine, followerLog } from './engine.ts';
-import { followCertificate } from './http/tls.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { Metrics, watchServer, watchState, watchTokens, watchUpstreams } from './metrics/metrics.ts';
 

@@ -1,15 +1,15 @@
 import { type ConfigOf, choice, flag, host, httpUrl, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
-import { TOKEN_ALGS, tokenSettings } from '#shared/process/token-keys.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
+import { TOKEN_ALGS, tokenSettings } from '#shared/tokens/token-keys.ts';
+import { grpcSettings } from './doors/grpc/server.ts';
+import { anonymousFaults, anonymousSettings } from './doors/http/anonymous-limit.ts';
+import { clientIpFaults, clientIpSettings, credentialSettings } from './doors/http/credentials.ts';
+import { httpLimits, httpSettings } from './doors/http/server.ts';
+import { tlsFaults, tlsSettings } from './doors/http/tls.ts';
+import { unixSettings } from './doors/node-internals/unix-socket.ts';
 import { engineFaults, engineLimits, engineSettings } from './engine.ts';
-import { grpcSettings } from './grpc/server.ts';
-import { anonymousFaults, anonymousSettings } from './http/anonymous-limit.ts';
-import { clientIpFaults, clientIpSettings, credentialSettings } from './http/credentials.ts';
-import { httpLimits, httpSettings } from './http/server.ts';
-import { tlsFaults, tlsSettings } from './http/tls.ts';
-import { unixSettings } from './node-internals/unix-socket.ts';
 import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-plane-proxy.ts';
 import { proxyFaults, proxySettings } from './proxy/proxy.ts';
 

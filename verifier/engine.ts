@@ -7,12 +7,12 @@ import { RedisNearby } from '#shared/protocol/follower/nearby.ts';
 import { necessaryCommands } from '#shared/protocol/follower/rights.ts';
 import { RedisDirectory } from '#shared/protocol/follower/session.ts';
 import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
-import { Refusals } from '#shared/protocol/reports/refusals-report.ts';
-import { StatusReport } from '#shared/protocol/reports/status-report.ts';
-import { Usage } from '#shared/protocol/reports/usage-report.ts';
-import { WatchedApis } from '#shared/protocol/reports/watched-apis.ts';
 import { type RedisMeasures, RedisNodes } from '#shared/redis/redis.ts';
 import { parseAddresses, type RedisAddress, type RedisConfig } from '#shared/redis/redis-settings.ts';
+import { Refusals } from '#shared/reports/refusals-report.ts';
+import { StatusReport } from '#shared/reports/status-report.ts';
+import { Usage } from '#shared/reports/usage-report.ts';
+import { WatchedApis } from '#shared/reports/watched-apis.ts';
 import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { uniqueTexts } from '#shared/rules/request-id.ts';
 import { Verifier, type VerifierLimits } from './core/verifier.ts';
@@ -214,7 +214,7 @@ export const engineSettings = {
   ),
   FOREIGN_PEPPER: secret('', 'text').help('Key of the HMAC, for `hmacSha256`. Prefer FOREIGN_PEPPER_FILE'),
   STOP_WAIT_MS: integer(0, 300_000, 'ms', 10_000).help(
-    'How long the verifier waits at its stop for open [holds](core/holds.md), after DRAIN_MS. It begins no more, and charges what is then open what was said last, or what was reserved',
+    'How long the verifier waits at its stop for open [holds](metering/holds.md), after DRAIN_MS. It begins no more, and charges what is then open what was said last, or what was reserved',
   ),
   USAGE_PERIOD_MS: integer(0, 3_600_000, 'ms', 60_000).help(
     'Period after which the verifier reports its counts of verdicts to Redis. The time `lastUsedAt` of a key is that of a report, so it can be later than the use by this period and the duration of a report. With 0 the verifier counts no usage',

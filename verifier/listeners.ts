@@ -1,20 +1,20 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { TokenKeys } from '#shared/process/token-keys.ts';
+import { TokenKeys } from '#shared/tokens/token-keys.ts';
 import { type Config, servedApis } from './config.ts';
-import { TokenIssuer, VerdictsWithTokens } from './core/tokens.ts';
 import type { VerdictSource } from './core/verdict.ts';
+import { listenGrpc } from './doors/grpc/server.ts';
+import { AnonymousLimit } from './doors/http/anonymous-limit.ts';
+import { type AuthzSettings, WrongQuestions } from './doors/http/authz.ts';
+import { ClientIps } from './doors/http/credentials.ts';
+import type { Certificate } from './doors/http/tls.ts';
+import type { LaneCounts } from './doors/lane/lane.ts';
 import type { Engine } from './engine.ts';
-import { listenGrpc } from './grpc/server.ts';
-import { AnonymousLimit } from './http/anonymous-limit.ts';
-import { type AuthzSettings, WrongQuestions } from './http/authz.ts';
-import { ClientIps } from './http/credentials.ts';
-import type { Certificate } from './http/tls.ts';
-import type { LaneCounts } from './lane/lane.ts';
 import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
 import { type CostFaults, createProxy } from './proxy/proxy.ts';
 import type { UpstreamStats } from './proxy/upstream.ts';
+import { TokenIssuer, VerdictsWithTokens } from './tokens/tokens.ts';
 import { createVerifierServer } from './verifier-server.ts';
 
 /** The addresses of a verifier. */

@@ -3,21 +3,17 @@ import type { ServerResponse } from 'node:http';
 import { asset } from '#shared/assets.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { JWKS_CACHE, type TokenKeys } from '#shared/process/token-keys.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
-import type { RefusalLog } from '#shared/protocol/reports/port.ts';
+import type { RefusalLog } from '#shared/reports/port.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
+import { JWKS_CACHE, type TokenKeys } from '#shared/tokens/token-keys.ts';
 import type { Callers } from './core/callers.ts';
-import type { HoldEnder } from './core/holds.ts';
-import type { RateLimiter } from './core/rate-limits.ts';
-import type { TokenIssuer } from './core/tokens.ts';
 import type { VerdictSource } from './core/verdict.ts';
-import { type AuthzSettings, authzRoutes } from './http/authz.ts';
-import { getSelfRoute } from './http/get-self.ts';
-import { introspectRoute } from './http/introspect.ts';
-import { issueTokenRoute } from './http/issue-token.ts';
-import { rateLimitRoutes } from './http/rate-limit.ts';
-import { answer, identify } from './http/respond.ts';
+import { type AuthzSettings, authzRoutes } from './doors/http/authz.ts';
+import { getSelfRoute } from './doors/http/get-self.ts';
+import { introspectRoute } from './doors/http/introspect.ts';
+import { rateLimitRoutes } from './doors/http/rate-limit.ts';
+import { answer, identify } from './doors/http/respond.ts';
 import {
   createListener,
   createRouter,
@@ -25,11 +21,15 @@ import {
   type HttpLimits,
   type Listener,
   type Routes,
-} from './http/server.ts';
-import type { Certificate } from './http/tls.ts';
-import { releaseRoute, V1, V2, verifyKeyRoute } from './http/verify-key.ts';
-import { FastLane, type LaneCounts } from './lane/lane.ts';
+} from './doors/http/server.ts';
+import type { Certificate } from './doors/http/tls.ts';
+import { releaseRoute, V1, V2, verifyKeyRoute } from './doors/http/verify-key.ts';
+import { FastLane, type LaneCounts } from './doors/lane/lane.ts';
+import type { HoldEnder } from './metering/holds.ts';
+import type { RateLimiter } from './metering/rate-limits.ts';
 import type { ANSWERED_HERE } from './proxy/control-plane-proxy.ts';
+import { issueTokenRoute } from './tokens/issue-token.ts';
+import type { TokenIssuer } from './tokens/tokens.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {

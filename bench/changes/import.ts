@@ -8,7 +8,7 @@ import { startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Benchmark, inDirectory, median, percentile, type Row } from '../harness.ts';
 import { type ControlPlane, ROOT_KEY, startControlPlane } from '../servers.ts';
 
-const CLI = join(import.meta.dirname, '../../control-plane/cli/keyfence.js');
+const CLI = join(import.meta.dirname, '../../control-plane/clients/cli/keyfence.js');
 const MIB = 2 ** 20;
 const MEMORY_MAX = 200 * MIB;
 

@@ -1,4 +1,4 @@
-// `npm run metering`: counts what metered requests ask of Redis, for the table in verifier/core/metering.md. It counts calls
+// `npm run metering`: counts what metered requests ask of Redis, for the table in verifier/metering/metering.md. It counts calls
 // and CPU time, no time by the clock, so that it may run on a busy machine.
 import { Redis } from 'ioredis';
 import { scriptArguments } from '../../deploy/dev/arguments.ts';

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { Caller } from '../callers/root-keys.ts';
-import { Fields, List } from '../schema/primitives.ts';
-import type { CostlyReads } from '../serve/turns.ts';
-import { countsOf, type SourceFields, type SourceStores } from '../usage/operations.ts';
-import type { UsagePeriod } from '../usage/usage.ts';
+import type { Caller } from '../core/callers/root-keys.ts';
+import { Fields, List } from '../core/schema/primitives.ts';
+import type { CostlyReads } from '../core/serve/turns.ts';
+import { countsOf, type SourceFields, type SourceStores } from '../subjects/usage/operations.ts';
+import type { UsagePeriod } from '../subjects/usage/usage.ts';
 import { onlyV2 } from './face.ts';
 import {
   granularityOf,
@@ -22,7 +22,7 @@ export const queryVerifications = onlyV2({
   kind: 'query',
   summary: 'Ask for counts of verifications in SQL',
   description:
-    'Answers a SELECT from counts that are kept by hour for two days and by day for a month; control-plane/usage/README.md says which. Verifiers report up to their USAGE_PERIOD_MS late.',
+    'Answers a SELECT from counts that are kept by hour for two days and by day for a month; control-plane/subjects/usage/README.md says which. Verifiers report up to their USAGE_PERIOD_MS late.',
   permissions: ['api.<apiId>.read_analytics'],
   authorizesItself: true,
   request: Fields({

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import { createApi, deleteApi, getApi } from '../apis/operations.ts';
-import { listKeys } from '../keys/operations/keys.ts';
-import { ExternalId, Name } from '../schema/key-fields.ts';
-import { ApiId, Fields, Id, List } from '../schema/primitives.ts';
+import { createApi, deleteApi, getApi } from '../core/apis/operations.ts';
+import { listKeys } from '../core/keys/operations/keys.ts';
+import { ExternalId, Name } from '../core/schema/key-fields.ts';
+import { ApiId, Fields, Id, List } from '../core/schema/primitives.ts';
 import { DELETED, inV2, PAGE, pagination, same } from './face.ts';
 import { Decrypt, KeyData, keyData, refuseKept } from './keys.ts';
 

@@ -1,10 +1,10 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { isAtVerifiers } from '#shared/protocol/writer/writer.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import type { Propagation, PropagationResponse } from '../schema/changes.ts';
-import { makeCursor, openCursor } from '../schema/lists.ts';
-import type { Call } from '../serve/call.ts';
-import { type Operation, operation } from '../serve/operation.ts';
+import type { Propagation, PropagationResponse } from '../core/schema/changes.ts';
+import { makeCursor, openCursor } from '../core/schema/lists.ts';
+import type { Call } from '../core/serve/call.ts';
+import { type Operation, operation } from '../core/serve/operation.ts';
 
 /** The response of an operation in the form of its face, besides `meta`. */
 interface FaceAnswer<Data> {

@@ -1,7 +1,9 @@
 import { type Static, Type } from 'typebox';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
-import type { Identities, Identity } from '../identities/identities.ts';
+import { ExternalId, FIELDS } from '../core/schema/key-fields.ts';
+import { Fields, Id, List } from '../core/schema/primitives.ts';
+import type { Identities, Identity } from '../subjects/identities/identities.ts';
 import {
   createIdentity,
   deleteIdentity,
@@ -9,9 +11,7 @@ import {
   IDENTITY_ID,
   listIdentities,
   updateIdentity,
-} from '../identities/operations.ts';
-import { ExternalId, FIELDS } from '../schema/key-fields.ts';
-import { Fields, Id, List } from '../schema/primitives.ts';
+} from '../subjects/identities/operations.ts';
 import { DELETED, inV2, onceComplete, PAGE, pagination } from './face.ts';
 import { GivenRatelimits, identityLimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';
 

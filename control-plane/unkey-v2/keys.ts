@@ -1,10 +1,17 @@
 import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
-import { keyIdExample, type UsedKey } from '../keys/key-answer.ts';
-import type { Keys } from '../keys/keys.ts';
-import { importKeys } from '../keys/operations/import-keys.ts';
-import { createKey, deleteKey, getKey, updateKey, updateRemaining, whoami } from '../keys/operations/keys.ts';
+import { keyIdExample, type UsedKey } from '../core/keys/key-answer.ts';
+import type { Keys } from '../core/keys/keys.ts';
+import { importKeys } from '../core/keys/operations/import-keys.ts';
+import {
+  createKey,
+  deleteKey,
+  getKey,
+  updateKey,
+  updateRemaining,
+  whoami,
+} from '../core/keys/operations/keys.ts';
 import {
   addPermissions,
   addRoles,
@@ -12,16 +19,16 @@ import {
   removeRoles,
   setPermissions,
   setRoles,
-} from '../keys/operations/lists.ts';
-import { EXPIRATION_MAX, rerollKey } from '../keys/operations/reroll-key.ts';
-import type { KeyView } from '../records/key-view.ts';
-import { PermissionView } from '../roles/operations.ts';
-import type { Catalogue } from '../roles/permissions.ts';
-import type { Roles } from '../roles/roles.ts';
-import type { PropagationResponse } from '../schema/changes.ts';
-import { FIELDS } from '../schema/key-fields.ts';
-import { ApiId, Bytes, Fields, Id, KeyId, List, Prefix, Secret, Time } from '../schema/primitives.ts';
-import type { Call } from '../serve/call.ts';
+} from '../core/keys/operations/lists.ts';
+import { EXPIRATION_MAX, rerollKey } from '../core/keys/operations/reroll-key.ts';
+import type { KeyView } from '../core/records/key-view.ts';
+import type { PropagationResponse } from '../core/schema/changes.ts';
+import { FIELDS } from '../core/schema/key-fields.ts';
+import { ApiId, Bytes, Fields, Id, KeyId, List, Prefix, Secret, Time } from '../core/schema/primitives.ts';
+import type { Call } from '../core/serve/call.ts';
+import { PermissionView } from '../subjects/roles/operations.ts';
+import type { Catalogue } from '../subjects/roles/permissions.ts';
+import type { Roles } from '../subjects/roles/roles.ts';
 import { asData, CHANGED, DELETED, inV2, onceComplete, same } from './face.ts';
 import {
   ChangedCredits,

@@ -2,9 +2,9 @@ import { type Static, Type } from 'typebox';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { Key } from '../records/key-view.ts';
-import { LIMIT_SIZE } from '../schema/limits.ts';
-import { List } from '../schema/primitives.ts';
+import type { Key } from '../core/records/key-view.ts';
+import { LIMIT_SIZE } from '../core/schema/limits.ts';
+import { List } from '../core/schema/primitives.ts';
 
 /** Rate limits and credits in version 2 of the interface. */
 

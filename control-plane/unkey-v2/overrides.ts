@@ -4,8 +4,8 @@ import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/re
 import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/records/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
-import type { RateLimitOverrides } from '../rate-limits/rate-limit-overrides.ts';
-import { Fields, Id, List } from '../schema/primitives.ts';
+import { Fields, Id, List } from '../core/schema/primitives.ts';
+import type { RateLimitOverrides } from '../subjects/rate-limits/rate-limit-overrides.ts';
 import { DELETED, onceComplete, onlyV2, PAGE, pageOf } from './face.ts';
 
 const Namespace = Type.String({

@@ -1,6 +1,9 @@
 import { type Static, Type } from 'typebox';
 import { SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
-import { folded } from '../records/search.ts';
+import { folded } from '../core/records/search.ts';
+import { Search } from '../core/schema/lists.ts';
+import { Fields, Id, List } from '../core/schema/primitives.ts';
+import { ROLE_ID, ROLE_NAME, RoleName } from '../core/schema/slugs.ts';
 import {
   createPermission,
   createRole,
@@ -16,12 +19,9 @@ import {
   roleNotFound,
   Slug,
   setRolePermissions,
-} from '../roles/operations.ts';
-import type { Catalogue } from '../roles/permissions.ts';
-import type { Role, Roles } from '../roles/roles.ts';
-import { Search } from '../schema/lists.ts';
-import { Fields, Id, List } from '../schema/primitives.ts';
-import { ROLE_ID, ROLE_NAME, RoleName } from '../schema/slugs.ts';
+} from '../subjects/roles/operations.ts';
+import type { Catalogue } from '../subjects/roles/permissions.ts';
+import type { Role, Roles } from '../subjects/roles/roles.ts';
 import { asData, DELETED, inV2, onceComplete, PAGE, pageOf, same } from './face.ts';
 
 /** Permissions that a request names. */

@@ -7,7 +7,7 @@ import {
 } from '#shared/protocol/records/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/rules/unix-ms.ts';
-import { SERIES_MAX } from '../usage/operations.ts';
+import { SERIES_MAX } from '../subjects/usage/operations.ts';
 
 const TEXT = /^(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?Z?)?$/;
 const UNITS = { minute: 60_000, hour: LENGTH_MS.hour, day: LENGTH_MS.day, week: 7 * LENGTH_MS.day } as const;
@@ -93,7 +93,7 @@ const FORMS = [
 ] as const;
 
 const UNDERSTOOD =
-  'understood are SELECT columns and sums FROM key_verifications_v1, key_verifications_per_hour_v1 or key_verifications_per_day_v1 WHERE conditions joined by AND GROUP BY columns ORDER BY columns LIMIT number; see control-plane/usage/README.md';
+  'understood are SELECT columns and sums FROM key_verifications_v1, key_verifications_per_hour_v1 or key_verifications_per_day_v1 WHERE conditions joined by AND GROUP BY columns ORDER BY columns LIMIT number; see control-plane/subjects/usage/README.md';
 
 /** Reads a query from its beginning to its end. It never repeats the query, which could contain a secret. */
 class Reader {

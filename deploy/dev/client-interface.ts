@@ -1,5 +1,5 @@
+import type { Operation } from '../../control-plane/core/serve/operation.ts';
 import { operations } from '../../control-plane/operations.ts';
-import type { Operation } from '../../control-plane/serve/operation.ts';
 import { ALIASES } from '../../shared/protocol/records/key-record.ts';
 import { MOMENT_PATTERN } from '../../shared/rules/unix-ms.ts';
 

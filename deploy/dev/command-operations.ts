@@ -1,6 +1,6 @@
-import type { Field, OperationRow } from '../../control-plane/cli/operations.ts';
+import type { Field, OperationRow } from '../../control-plane/clients/cli/operations.ts';
+import type { Operation } from '../../control-plane/core/serve/operation.ts';
 import { operations } from '../../control-plane/operations.ts';
-import type { Operation } from '../../control-plane/serve/operation.ts';
 import { ALIASES } from '../../shared/protocol/records/key-record.ts';
 import { MOMENT_PATTERN, UNIX_MS_MIN } from '../../shared/rules/unix-ms.ts';
 

@@ -1,8 +1,5 @@
 import type { TSchema } from 'typebox';
 import { stringify } from 'yaml';
-import { createApi } from '../../control-plane/apis/operations.ts';
-import { createIdentity } from '../../control-plane/identities/operations.ts';
-import { createKey } from '../../control-plane/keys/operations/keys.ts';
 import {
   API_SPEC,
   GROUP,
@@ -10,8 +7,11 @@ import {
   KEY_SPEC,
   ROLE_SPEC,
   VERSION,
-} from '../../control-plane/operator/objects.ts';
-import { createRole } from '../../control-plane/roles/operations.ts';
+} from '../../control-plane/clients/operator/objects.ts';
+import { createApi } from '../../control-plane/core/apis/operations.ts';
+import { createKey } from '../../control-plane/core/keys/operations/keys.ts';
+import { createIdentity } from '../../control-plane/subjects/identities/operations.ts';
+import { createRole } from '../../control-plane/subjects/roles/operations.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 

@@ -1,7 +1,7 @@
 // The JSON Schema of the files that `keyfence apply` reads, from the schemas of the operations that it calls.
-import { KINDS, type KindRules } from '../../control-plane/cli/declared/kinds.ts';
+import { KINDS, type KindRules } from '../../control-plane/clients/declared/kinds.ts';
+import type { Operation } from '../../control-plane/core/serve/operation.ts';
 import { operations } from '../../control-plane/operations.ts';
-import type { Operation } from '../../control-plane/serve/operation.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 

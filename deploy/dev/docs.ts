@@ -4,19 +4,19 @@ import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scalingTables } from '../../bench/costs/scaling.ts';
 import { page as resultsPage } from '../../bench/page.ts';
-import { PRESETS } from '../../control-plane/callers/root-permissions.ts';
-import { EXITS } from '../../control-plane/cli/exit.ts';
-import { settings as cli } from '../../control-plane/cli/settings.ts';
+import { EXITS } from '../../control-plane/clients/cli/exit.ts';
+import { settings as cli } from '../../control-plane/clients/cli/settings.ts';
+import { settings as operator } from '../../control-plane/clients/operator/config.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
+import { PRESETS } from '../../control-plane/core/callers/root-permissions.ts';
+import { EVENT_TYPES } from '../../control-plane/core/schema/event-types.ts';
+import type { Operation } from '../../control-plane/core/serve/operation.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { operations } from '../../control-plane/operations.ts';
-import { settings as operator } from '../../control-plane/operator/config.ts';
 import { deposedMsOf } from '../../control-plane/parts.ts';
-import { EVENT_TYPES } from '../../control-plane/schema/event-types.ts';
-import type { Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
+import { creditCounts } from '../../shared/metering/pools.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
-import { creditCounts } from '../../shared/protocol/allowances/pools.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/protocol/records/key-record.ts';
 import { PROTOCOL } from '../../shared/protocol/records/protocol.ts';
 import { fenceMs } from '../../shared/protocol/timing.ts';
@@ -78,16 +78,16 @@ export async function documents(): Promise<{ file: string; present: string; cont
   watchUpstreams(verifierMetrics.registry, {}, { invalid: 0, missing: 0, short: 0 });
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
-    'control-plane/cli/README.md': {
+    'control-plane/clients/cli/README.md': {
       'exit statuses': exitsTable(),
       'settings of the command line': settingsTable(cli),
     },
     'shared/settings.md': { settings: settingsTable(commonSettings) },
     'control-plane/settings.md': { settings: settingsTable(ownSettings(controlPlane)) },
-    'control-plane/keys/README.md': { ifSequence: conditionalCalls() },
-    'control-plane/root-keys/README.md': { 'calls of a verifier': await rootKeyCallsTable() },
-    'control-plane/webhooks/README.md': { events: eventsTable() },
-    'control-plane/sign-in/README.md': { presets: presetsTable() },
+    'control-plane/core/keys/README.md': { ifSequence: conditionalCalls() },
+    'control-plane/subjects/root-keys/README.md': { 'calls of a verifier': await rootKeyCallsTable() },
+    'control-plane/subjects/webhooks/README.md': { events: eventsTable() },
+    'control-plane/subjects/sign-in/README.md': { presets: presetsTable() },
     'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(ownSettings(verifier)) },
@@ -111,13 +111,13 @@ export async function documents(): Promise<{ file: string; present: string; cont
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
   const whole = {
     'bench/results.md': resultsPage(results()),
-    'control-plane/client/interface.ts': clientInterface(),
+    'control-plane/clients/client/interface.ts': clientInterface(),
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
-    'control-plane/cli/declared.schema.json': json(declaredSchema()),
+    'control-plane/clients/cli/declared.schema.json': json(declaredSchema()),
     'deploy/helm/keyfence/files/operator/crds.yaml': crds(),
     // One operation a line, so that a change of one is a change of its line.
-    'control-plane/cli/operations.json': `[\n${commandOperations()
+    'control-plane/clients/cli/operations.json': `[\n${commandOperations()
       .map((operation) => JSON.stringify(operation))
       .join(',\n')}\n]\n`,
   };
@@ -319,9 +319,10 @@ function codesTable(): string {
     permissions: 'The key lacks a [permission](#permissions) that the question requires.',
   };
   const others = {
-    RATE_LIMITED: 'A [rate limit](rate-limits.md) has less left than the question takes.',
-    CONCURRENCY_EXCEEDED: 'No place of a [concurrency limit](rate-limits.md#concurrency-limits) is free.',
-    USAGE_EXCEEDED: 'The key has fewer [credits](credits.md) than the question costs.',
+    RATE_LIMITED: 'A [rate limit](../metering/rate-limits.md) has less left than the question takes.',
+    CONCURRENCY_EXCEEDED:
+      'No place of a [concurrency limit](../metering/rate-limits.md#concurrency-limits) is free.',
+    USAGE_EXCEEDED: 'The key has fewer [credits](../metering/credits.md) than the question costs.',
     VALID: 'No other row applies.',
   } satisfies Partial<Record<VerdictCode, string>>;
   const rows = [

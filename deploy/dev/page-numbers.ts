@@ -1,50 +1,50 @@
 // The numbers of pages that the code decides. A page writes `<!-- n: NAME -->` before one; `npm run docs` fills it in.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { REFRESH_MS } from '../../control-plane/callers/person-sessions.ts';
-import { ANCESTORS_MAX, DESCENDANTS_MAX, ROOT_KEYS_MAX } from '../../control-plane/callers/root-keys.ts';
-import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_MAX } from '../../control-plane/callers/sessions.ts';
-import { EARLIER_MAX } from '../../control-plane/cli/commands/tail.ts';
+import { EARLIER_MAX } from '../../control-plane/clients/cli/commands/tail.ts';
 import { limits as controlPlane, settings as controlPlaneSettings } from '../../control-plane/config.ts';
-import { MANY_KEYS_MAX } from '../../control-plane/keys/operations/many-keys.ts';
-import { BODY_BYTES_MAX, PER_ADDRESS, SECRETS_MAX } from '../../control-plane/leaks/leaks.ts';
+import { REFRESH_MS } from '../../control-plane/core/callers/person-sessions.ts';
+import { ANCESTORS_MAX, DESCENDANTS_MAX, ROOT_KEYS_MAX } from '../../control-plane/core/callers/root-keys.ts';
+import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_MAX } from '../../control-plane/core/callers/sessions.ts';
+import { MANY_KEYS_MAX } from '../../control-plane/core/keys/operations/many-keys.ts';
+import { CALLS_ONCE_MAX } from '../../control-plane/core/serve/once.ts';
 import { deposedMsOf } from '../../control-plane/parts.ts';
-import { PERMISSIONS_MAX } from '../../control-plane/roles/permissions.ts';
-import { ROLES_MAX } from '../../control-plane/roles/roles.ts';
-import { CALLS_ONCE_MAX } from '../../control-plane/serve/once.ts';
-import { HANDOVERS_MAX } from '../../control-plane/sign-in/handovers.ts';
-import { SIGN_IN_MS_MAX } from '../../control-plane/sign-in/pending-sign-ins.ts';
+import { BODY_BYTES_MAX, PER_ADDRESS, SECRETS_MAX } from '../../control-plane/subjects/leaks/leaks.ts';
+import { PERMISSIONS_MAX } from '../../control-plane/subjects/roles/permissions.ts';
+import { ROLES_MAX } from '../../control-plane/subjects/roles/roles.ts';
+import { HANDOVERS_MAX } from '../../control-plane/subjects/sign-in/handovers.ts';
+import { SIGN_IN_MS_MAX } from '../../control-plane/subjects/sign-in/pending-sign-ins.ts';
+import { DELIVERY_MS_MAX, FAILURES_TO_PAUSE } from '../../control-plane/subjects/webhooks/endpoint-sender.ts';
+import { ATTEMPT_MS_MAX } from '../../control-plane/subjects/webhooks/event-poster.ts';
+import { DEAD_KEPT } from '../../control-plane/subjects/webhooks/outbox.ts';
 import { GROUPS_MAX, QUERY_LENGTH_MAX as SQL_LENGTH_MAX } from '../../control-plane/unkey-v2/usage-query.ts';
-import { DELIVERY_MS_MAX, FAILURES_TO_PAUSE } from '../../control-plane/webhooks/endpoint-sender.ts';
-import { ATTEMPT_MS_MAX } from '../../control-plane/webhooks/event-poster.ts';
-import { DEAD_KEPT } from '../../control-plane/webhooks/outbox.ts';
+import { RECALL_MS } from '../../shared/metering/exchange.ts';
+import { GRANTED_MS } from '../../shared/metering/grant-window.ts';
+import { REFUSED_PLACE_MS, REFUSED_WINDOW_MS } from '../../shared/metering/outlook.ts';
+import { IDLE_MS } from '../../shared/metering/pool.ts';
 import { WAITING_LENGTH_MAX } from '../../shared/process/log.ts';
-import { RECALL_MS } from '../../shared/protocol/allowances/exchange.ts';
-import { GRANTED_MS } from '../../shared/protocol/allowances/grant-window.ts';
-import { REFUSED_PLACE_MS, REFUSED_WINDOW_MS } from '../../shared/protocol/allowances/outlook.ts';
-import { IDLE_MS } from '../../shared/protocol/allowances/pool.ts';
 import { HOLD_MS } from '../../shared/protocol/follower/pointers.ts';
 import { BATCH_LIMITS, LOG_ENTRIES, SHARING_MAX } from '../../shared/protocol/log/change-log.ts';
 import { CREATIONS_KEPT } from '../../shared/protocol/log/new-key-record.ts';
 import { OVERRIDES_MAX } from '../../shared/protocol/records/namespace-record.ts';
 import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../shared/protocol/records/refusal-records.ts';
-import { WAITING_MAX } from '../../shared/protocol/reports/refusals-report.ts';
-import { AGAIN_MS } from '../../shared/protocol/reports/usage-report.ts';
 import { fenceMs } from '../../shared/protocol/timing.ts';
 import { IDLE_MS as SWEEP_IDLE_MS, TICK_MS } from '../../shared/protocol/writer/sweep.ts';
+import { WAITING_MAX } from '../../shared/reports/refusals-report.ts';
+import { AGAIN_MS } from '../../shared/reports/usage-report.ts';
 import { RANGES_MAX } from '../../shared/rules/ip-ranges.ts';
 import { ORIGINS_MAX } from '../../shared/rules/origins.ts';
 import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX } from '../../shared/rules/permission-query.ts';
 import { SLUGS_MAX } from '../../shared/rules/slugs.ts';
-import { ANSWER_KEPT_MS, ANSWERS_MAX, HOLDS_MAX, HOLDS_PER_KEY_MAX } from '../../verifier/core/holds.ts';
 import { HELD_LIMITS_MAX, TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/core/question.ts';
 import { STANDING_MS } from '../../verifier/core/verdict.ts';
-import { TEXT_MAX } from '../../verifier/grpc/check.ts';
-import { RETRY_AFTER_S } from '../../verifier/http/gateway-answer.ts';
-import { CHECKS_MAX } from '../../verifier/http/rate-limit.ts';
-import { httpLimits } from '../../verifier/http/server.ts';
-import { HEAD_BYTES_MAX } from '../../verifier/lane/head.ts';
-import { IN_A_ROW_MAX } from '../../verifier/lane/lane.ts';
+import { TEXT_MAX } from '../../verifier/doors/grpc/check.ts';
+import { RETRY_AFTER_S } from '../../verifier/doors/http/gateway-answer.ts';
+import { CHECKS_MAX } from '../../verifier/doors/http/rate-limit.ts';
+import { httpLimits } from '../../verifier/doors/http/server.ts';
+import { HEAD_BYTES_MAX } from '../../verifier/doors/lane/head.ts';
+import { IN_A_ROW_MAX } from '../../verifier/doors/lane/lane.ts';
+import { ANSWER_KEPT_MS, ANSWERS_MAX, HOLDS_MAX, HOLDS_PER_KEY_MAX } from '../../verifier/metering/holds.ts';
 import { IDLE_MS_MAX, TOLD_MARGIN_MS } from '../../verifier/proxy/connections.ts';
 import { KEYS_WARNED_MAX } from '../../verifier/proxy/proxy.ts';
 import { INTERIM_HEADS_MAX } from '../../verifier/proxy/upstream.ts';
@@ -122,7 +122,7 @@ const NUMBERS: Readonly<Record<string, number>> = {
   IDLE_S_MAX: IDLE_MS_MAX / S,
   TOLD_MARGIN_S: TOLD_MARGIN_MS / S,
   RELEASE_KEPT_S: ANSWER_KEPT_MS / S,
-  BROUGHT_MAX: inLua('shared/protocol/allowances/windows.lua', 'BROUGHT_MAX'),
+  BROUGHT_MAX: inLua('shared/metering/windows.lua', 'BROUGHT_MAX'),
   CHECKS_MAX,
   OVERRIDES_MAX,
   QUERY_LENGTH_MAX,

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { createProgram } from '../../control-plane/cli/program.ts';
+import { createProgram } from '../../control-plane/clients/cli/program.ts';
+import { typesIn } from '../../control-plane/core/schema/event-types.ts';
+import { isGet, type Operation, pathOf } from '../../control-plane/core/serve/operation.ts';
+import { PAGE_STYLE } from '../../control-plane/core/serve/pages/page.ts';
 import { operations } from '../../control-plane/operations.ts';
-import { typesIn } from '../../control-plane/schema/event-types.ts';
-import { isGet, type Operation, pathOf } from '../../control-plane/serve/operation.ts';
-import { PAGE_STYLE } from '../../control-plane/serve/pages/page.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { commandOperations } from './command-operations.ts';
 import { verifierDocument } from './verifier-openapi.ts';
@@ -54,7 +54,7 @@ const escaped = (text: string) => escapedCode(text).replace(/`([^`]*)`/g, '<code
  */
 export function referencePage(): string {
   const answers = JSON.parse(
-    readFileSync(join(import.meta.dirname, '../../control-plane/serve/examples.json'), 'utf8'),
+    readFileSync(join(import.meta.dirname, '../../control-plane/core/serve/examples.json'), 'utf8'),
   ) as Record<string, unknown>;
   const sections = {
     Verifier: verifierEntries(),
@@ -73,7 +73,7 @@ export function referencePage(): string {
     ...entries.map(sectionOf),
   ]);
   const asset = (name: string) =>
-    readFileSync(join(import.meta.dirname, '../../control-plane/serve/pages', name), 'utf8');
+    readFileSync(join(import.meta.dirname, '../../control-plane/core/serve/pages', name), 'utf8');
   return [
     '<!doctype html>',
     '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Keyfence reference</title>',

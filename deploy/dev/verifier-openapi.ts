@@ -10,8 +10,8 @@ import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/rules/verdict-
 import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2, RELEASE_SCHEMA } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
-import { DIALECTS } from '../../verifier/http/authz.ts';
-import { CHECKS_MAX, RATE_LIMIT_SCHEMA } from '../../verifier/http/rate-limit.ts';
+import { DIALECTS } from '../../verifier/doors/http/authz.ts';
+import { CHECKS_MAX, RATE_LIMIT_SCHEMA } from '../../verifier/doors/http/rate-limit.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 

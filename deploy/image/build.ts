@@ -23,7 +23,7 @@ if (!target) wrongArguments('FOLDER is missing.', USAGE);
 
 // Copy only the served files of the dashboard, and of the verifier only files that are not modules.
 const isPackaged = (path: string) =>
-  !/\.(d\.ts|md)$|control-plane\/dashboard\/(?!assets)|^verifier\/.*\.ts$/.test(path);
+  !/\.(d\.ts|md)$|control-plane\/clients\/dashboard\/(?!assets)|^verifier\/.*\.ts$/.test(path);
 for (const source of ['control-plane', 'verifier', 'shared', 'package.json']) {
   cpSync(source, join(target, source), { recursive: true, filter: isPackaged });
 }
@@ -53,7 +53,7 @@ await build({
   },
 });
 await build({
-  input: 'control-plane/cli/main.ts',
+  input: 'control-plane/clients/cli/main.ts',
   platform: 'node',
   plugins: [
     atFirstUse(),
@@ -62,8 +62,8 @@ await build({
   // The doctor needs the control plane's files.
   external: /\/doctor\/examine\.ts$/,
   output: {
-    file: join(target, 'control-plane/cli/main.js'),
-    paths: { [resolve('control-plane/cli/doctor/examine.ts')]: './doctor/examine.js' },
+    file: join(target, 'control-plane/clients/cli/main.js'),
+    paths: { [resolve('control-plane/clients/cli/doctor/examine.ts')]: './doctor/examine.js' },
     comments: false,
     minify: true,
   },

@@ -43,7 +43,7 @@ const { version, license, description, engines, dependencies, repository } = pro
 const ENTRIES = {
   verifier: 'verifier/library/create-verifier.ts',
   client: 'verifier/library/client.ts',
-  admin: 'control-plane/client/admin.ts',
+  admin: 'control-plane/clients/client/admin.ts',
   fastify: 'verifier/library/guards/fastify.ts',
   express: 'verifier/library/guards/express.ts',
   hono: 'verifier/library/guards/hono.ts',
@@ -71,7 +71,7 @@ execFileSync(process.execPath, ['--disable-warning=ExperimentalWarning', 'deploy
 });
 writePackage(server, 'control-plane', {
   name: 'keyfence-server',
-  bin: { keyfence: 'control-plane/cli/keyfence.js' },
+  bin: { keyfence: 'control-plane/clients/cli/keyfence.js' },
   imports: { '#shared/*': './shared/*' },
   dependencies,
 });
@@ -175,7 +175,7 @@ if (version[0] < ${major} || (version[0] === ${major} && version[1] < ${minor}))
 function writePackage(target: string, pages: string, fields: Readonly<Record<string, unknown>>): void {
   const manifest = { version, description, license, repository, type: 'module', engines, ...fields };
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  const files = globSync('{,*/}*.md', { cwd: pages });
+  const files = globSync('{,*/,*/*/}*.md', { cwd: pages });
   for (const page of files) {
     const text = readFileSync(join(pages, page), 'utf8');
     const packageText = text.replace(/!?\[([^\]]+)\]\((?!https?:|#)([^)#]+)[^)]*\)/g, (link, words, file) =>

@@ -1,6 +1,6 @@
 /**
  * A collection of objects that are added and removed with every request, and occasionally iterated. A Set
- * keeps its former members alive over many scavenges (measured: "Garbage" in verifier/lane/README.md). The
+ * keeps its former members alive over many scavenges (measured: "Garbage" in verifier/doors/lane/README.md). The
  * probable reason is that V8 gives a Set that keeps filling and emptying a new table every few changes, and
  * each table is reachable from the one before.
  */

@@ -56,7 +56,7 @@ describe.skipIf(noSystemd)(`systemd's own opinion${noSystemd}`, () => {
       const here = readFileSync(join(root, unit), 'utf8').replaceAll('/opt/keyfence', root);
       writeFileSync(join(folder, basename(unit)), here);
     }
-    // As verifier/http/sharing-a-port.md installs them.
+    // As verifier/doors/http/sharing-a-port.md installs them.
     cpSync(join(folder, 'keyfence-verifier.service'), join(folder, 'keyfence-verifier@.service'));
     const settings = 'keyfence-verifier@.service.d';
     cpSync(join(root, 'deploy/systemd', settings), join(folder, settings), { recursive: true });

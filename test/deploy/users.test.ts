@@ -19,7 +19,7 @@ import {
   secretPointer,
   usageKey,
 } from '../../shared/redis/redis-keys.ts';
-import { Receiver } from '../control-plane/webhooks/receiver.ts';
+import { Receiver } from '../control-plane/subjects/webhooks/receiver.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 

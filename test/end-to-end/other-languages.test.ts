@@ -8,7 +8,7 @@ import { ENVIRONMENT, QUICKLY_STARTED } from '../../bench/clients/programs.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { lacking, type Program } from '../harness/programs.ts';
 
-const PAGE = readFileSync(join(import.meta.dirname, '../../verifier/http/other-languages.md'), 'utf8');
+const PAGE = readFileSync(join(import.meta.dirname, '../../verifier/doors/http/other-languages.md'), 'utf8');
 const blocks = [...PAGE.matchAll(/```(\w+)\n([\s\S]*?)```/g)].map(([, language, code]) => ({
   language,
   code,

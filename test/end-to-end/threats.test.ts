@@ -21,15 +21,15 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
     'test/end-to-end/threats.test.ts: the admin listeners show nothing about keys and change nothing',
   ],
   'finds out what exists': [
-    'test/control-plane/serve/contract.test.ts: every request › every request is authenticated before it is validated, so that strangers learn nothing',
+    'test/control-plane/core/serve/contract.test.ts: every request › every request is authenticated before it is validated, so that strangers learn nothing',
   ],
   'guesses a key': [
     'test/shared/rules/key-format.test.ts: a generated key › a listing shows the prefix and four characters, too few to guess the secret',
-    'test/verifier/http/http.test.ts: verifyKey › every verdict is 200 with the fields of its code and no others',
+    'test/verifier/doors/http/http.test.ts: verifyKey › every verdict is 200 with the fields of its code and no others',
   ],
   'tries many root keys': [
-    'test/control-plane/serve/limits.test.ts: an address without a valid root key › a wrong root key gets 401, and 429 once the address is over its limit',
-    'test/control-plane/serve/limits.test.ts: an address without a valid root key › wrong root keys do not lock out a valid one from the same address',
+    'test/control-plane/core/serve/limits.test.ts: an address without a valid root key › a wrong root key gets 401, and 429 once the address is over its limit',
+    'test/control-plane/core/serve/limits.test.ts: an address without a valid root key › wrong root keys do not lock out a valid one from the same address',
   ],
   'learns a root key from the time of a comparison': [
     'test/end-to-end/threats.test.ts: configured root keys are compared as digests and in constant time',
@@ -40,120 +40,120 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
     'test/end-to-end/verifying.test.ts: Redis is spared › look-ups over the limit get 503',
   ],
   'sends slow, large or many requests': [
-    'test/verifier/http/http.test.ts: connections › a slow request gets 408, head and body',
-    'test/verifier/http/http.test.ts: content type and length › a body that is declared too large is refused before it arrives',
-    'test/verifier/http/http.test.ts: connections › closes only connections over the limit',
+    'test/verifier/doors/http/http.test.ts: connections › a slow request gets 408, head and body',
+    'test/verifier/doors/http/http.test.ts: content type and length › a body that is declared too large is refused before it arrives',
+    'test/verifier/doors/http/http.test.ts: connections › closes only connections over the limit',
   ],
   'takes all connections of the control plane': [
-    'test/control-plane/serve/strangers.test.ts: silent connections keep out neither admins nor probes, and are closed for good',
-    'test/control-plane/serve/strangers.test.ts: an admin keeps its connection while strangers take others',
+    'test/control-plane/core/serve/strangers.test.ts: silent connections keep out neither admins nor probes, and are closed for good',
+    'test/control-plane/core/serve/strangers.test.ts: an admin keeps its connection while strangers take others',
   ],
   'signs in with a false or stolen answer of the identity provider': [
-    'test/control-plane/sign-in/oidc/attacks.test.ts: a hostile provider › cannot sign in anybody with an ID token',
-    'test/control-plane/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › with the code of somebody else is refused, because its verifier is missing',
-    'test/control-plane/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › that is loaded again leads to the session that there is, and begins none',
+    'test/control-plane/subjects/sign-in/oidc/attacks.test.ts: a hostile provider › cannot sign in anybody with an ID token',
+    'test/control-plane/subjects/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › with the code of somebody else is refused, because its verifier is missing',
+    'test/control-plane/subjects/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › that is loaded again leads to the session that there is, and begins none',
   ],
   "signs in somebody else under the attacker's name, or redirects them elsewhere": [
-    'test/control-plane/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › of another browser is refused, so that nobody is signed in as somebody else',
-    'test/control-plane/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › leads nowhere but to the dashboard, whatever the host and the query are',
+    'test/control-plane/subjects/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › of another browser is refused, so that nobody is signed in as somebody else',
+    'test/control-plane/subjects/sign-in/oidc/attacks.test.ts: with an honest provider, a callback › leads nowhere but to the dashboard, whatever the host and the query are',
   ],
   'smuggles a second request past the gateway': [
-    'test/verifier/http/http.test.ts: what HTTP itself refuses has the same shape › a broken body is refused only after the requests before it are answered',
+    'test/verifier/doors/http/http.test.ts: what HTTP itself refuses has the same shape › a broken body is refused only after the requests before it are answered',
   ],
   'writes into logs through `X-Request-Id`': [
-    'test/control-plane/serve/contract.test.ts: every request › a well-formed X-Request-Id is kept, and any other is replaced',
+    'test/control-plane/core/serve/contract.test.ts: every request › a well-formed X-Request-Id is kept, and any other is replaced',
   ],
   "reports somebody's key as leaked, or repeats a report": [
-    'test/control-plane/leaks/leaks.test.ts: no report › is believed whose body was edited on the way',
-    'test/control-plane/leaks/leaks.test.ts: a signed report › a second time changes nothing, with whatever signature: not even a key that was enabled again',
+    'test/control-plane/subjects/leaks/leaks.test.ts: no report › is believed whose body was edited on the way',
+    'test/control-plane/subjects/leaks/leaks.test.ts: a signed report › a second time changes nothing, with whatever signature: not even a key that was enabled again',
   ],
   'poses as another key with `X-Key-*` headers': [
     "test/gateways/matrix.test.ts: a client's own identity headers never reach the API",
   ],
   'spends more credits than the key has': [
     'test/proof/chaos/chaos.test.ts: no verifier gives a stale answer while processes, connections and Redis fail',
-    'test/verifier/core/credits/conformance.test.ts: accepts exactly 1,000 of 5,000 requests',
+    'test/verifier/metering/credits/conformance.test.ts: accepts exactly 1,000 of 5,000 requests',
   ],
   "exceeds a rate limit at many verifiers or at a window's end": [
-    'test/verifier/core/limits/conformance.test.ts: no number of concurrent requests gets more accepted than the limit',
-    'test/shared/protocol/allowances/pool.test.ts: a grant ends with its window',
+    'test/verifier/metering/limits/conformance.test.ts: no number of concurrent requests gets more accepted than the limit',
+    'test/shared/metering/pool.test.ts: a grant ends with its window',
   ],
   'uses a disabled key': [
     'test/end-to-end/verifying.test.ts: a verdict › is DISABLED everywhere once updateKey answers',
     'test/proof/chaos/chaos.test.ts: no verifier gives a stale answer while processes, connections and Redis fail',
   ],
   'uses a key after its customer was disabled or its role lost a permission': [
-    'test/control-plane/identities/identities.test.ts: one call › one call stops a customer in all APIs, and one call brings back all keys but those disabled on their own',
-    'test/control-plane/identities/races.test.ts: a stopped customer has no accepted key',
+    'test/control-plane/subjects/identities/identities.test.ts: one call › one call stops a customer in all APIs, and one call brings back all keys but those disabled on their own',
+    'test/control-plane/subjects/identities/races.test.ts: a stopped customer has no accepted key',
     'test/proof/chaos/chaos.test.ts: no verifier gives a stale answer while processes, connections and Redis fail',
   ],
   "creates keys with the `externalId` of another tenant's customer": [
-    'test/control-plane/identities/identities.test.ts: an identity that holds in some APIs › an identity with apiIds has no effect in other APIs: no stop, no data, no shared limit',
+    'test/control-plane/subjects/identities/identities.test.ts: an identity that holds in some APIs › an identity with apiIds has no effect in other APIs: no stop, no data, no shared limit',
   ],
   'uses a key at another API': [
     'test/end-to-end/verifying.test.ts: a verdict › a key of another API is FORBIDDEN, and the verdict shows nothing of the key',
   ],
   'uses a key as a root key': [
-    'test/control-plane/serve/contract.test.ts: every request › a request with an API key in place of a root key gets 401',
+    'test/control-plane/core/serve/contract.test.ts: every request › a request with an API key in place of a root key gets 401',
   ],
   'searches for other APIs with a root key of one': [
     'test/end-to-end/threats.test.ts: a root key without any permission on an API cannot tell it from one that does not exist',
   ],
   'creates a root key with more permissions': [
-    'test/control-plane/serve/contract.test.ts: root keys › a root key cannot grant, or manage root keys with, permissions that it lacks',
+    'test/control-plane/core/serve/contract.test.ts: root keys › a root key cannot grant, or manage root keys with, permissions that it lacks',
   ],
   'makes the control plane connect to a host inside, by a webhook (SSRF)': [
-    'test/control-plane/webhooks/addresses.test.ts: URLs with such an address are refused in every spelling',
-    'test/control-plane/webhooks/addresses.test.ts: a name › that leads to a private address among public ones is refused as well',
-    'test/control-plane/webhooks/addresses.test.ts: a name › is resolved once for a connection, which goes to what was checked',
-    'test/control-plane/webhooks/deliveries.test.ts: a redirect is not followed',
+    'test/control-plane/subjects/webhooks/addresses.test.ts: URLs with such an address are refused in every spelling',
+    'test/control-plane/subjects/webhooks/addresses.test.ts: a name › that leads to a private address among public ones is refused as well',
+    'test/control-plane/subjects/webhooks/addresses.test.ts: a name › is resolved once for a connection, which goes to what was checked',
+    'test/control-plane/subjects/webhooks/deliveries.test.ts: a redirect is not followed',
   ],
   'runs a webhook endpoint that never answers, or without end': [
-    'test/control-plane/webhooks/addresses.test.ts: a name › whose endpoint does not answer is given 10 s',
-    'test/control-plane/webhooks/addresses.test.ts: a name › whose name server is silent leaves the look-ups of the system to others, and fails',
-    'test/control-plane/webhooks/addresses.test.ts: a name › that others share does not make their endpoints wait',
-    'test/control-plane/webhooks/deliveries.test.ts: an endpoint that does not answer delays no other, and no change of a key',
-    'test/control-plane/webhooks/deliveries.test.ts: a queue that is full loses its oldest events, and says how many',
+    'test/control-plane/subjects/webhooks/addresses.test.ts: a name › whose endpoint does not answer is given 10 s',
+    'test/control-plane/subjects/webhooks/addresses.test.ts: a name › whose name server is silent leaves the look-ups of the system to others, and fails',
+    'test/control-plane/subjects/webhooks/addresses.test.ts: a name › that others share does not make their endpoints wait',
+    'test/control-plane/subjects/webhooks/deliveries.test.ts: an endpoint that does not answer delays no other, and no change of a key',
+    'test/control-plane/subjects/webhooks/deliveries.test.ts: a queue that is full loses its oldest events, and says how many',
   ],
   'denies a change, or hides it in a flood of refused calls': [
-    'test/control-plane/audit/audit.test.ts: what was done › the audit event of a disable shows who did it, to what, and the values before and after',
-    'test/control-plane/audit/audit.test.ts: what was refused › a flood of refused calls pushes no successful call out of the audit log',
+    'test/control-plane/subjects/audit/audit.test.ts: what was done › the audit event of a disable shows who did it, to what, and the values before and after',
+    'test/control-plane/subjects/audit/audit.test.ts: what was refused › a flood of refused calls pushes no successful call out of the audit log',
   ],
   'uses a root key whose creator was disabled': [
-    'test/control-plane/root-keys/root-keys.test.ts: disabling a root key stops all that it created, which cannot enable it, and enabling it brings them back',
+    'test/control-plane/subjects/root-keys/root-keys.test.ts: disabling a root key stops all that it created, which cannot enable it, and enabling it brings them back',
   ],
   'keeps using a disabled root key': [
-    'test/control-plane/serve/contract.test.ts: root keys › a root key is refused from the moment it is disabled',
+    'test/control-plane/core/serve/contract.test.ts: root keys › a root key is refused from the moment it is disabled',
     'test/verifier/core/verifying.test.ts: a root key that is disabled › is refused by every verifier once its call has answered, and so is whatever it made',
   ],
   'keeps a session after losing groups, or leaving': [
-    'test/control-plane/sign-in/oidc/refresh.test.ts: groups that change at the provider apply after 5 minutes, without another sign-in',
-    'test/control-plane/sign-in/oidc/refresh.test.ts: a person who lost the last group, or left, is signed out',
-    'test/control-plane/sign-in/oidc/sign-in.test.ts: a change of OIDC_PERMISSIONS applies to open sessions at once, and so does another issuer',
+    'test/control-plane/subjects/sign-in/oidc/refresh.test.ts: groups that change at the provider apply after 5 minutes, without another sign-in',
+    'test/control-plane/subjects/sign-in/oidc/refresh.test.ts: a person who lost the last group, or left, is signed out',
+    'test/control-plane/subjects/sign-in/oidc/sign-in.test.ts: a change of OIDC_PERMISSIONS applies to open sessions at once, and so does another issuer',
   ],
   'asks a verifier about keys of other APIs': [
     'test/verifier/core/verifying.test.ts: a question › by a root key of some APIs learns nothing of the keys of others, and takes nothing of theirs',
   ],
   "forges headers behind a gateway by a key's name": [
-    'test/verifier/http/identity.test.ts: any name and external id is visible ASCII in its header and can be decoded',
+    'test/verifier/doors/http/identity.test.ts: any name and external id is visible ASCII in its header and can be decoded',
   ],
   'reads a copy of Redis, a log or a metric': [
     'test/end-to-end/secrets.test.ts: no secret is in any log line, listing, error, metric or value in Redis',
   ],
   'reads answers kept for repetition there': [
-    'test/control-plane/serve/once.test.ts: an Idempotency-Key › leaves no secret in Redis, and no second event',
+    'test/control-plane/core/serve/once.test.ts: an Idempotency-Key › leaves no secret in Redis, and no second event',
   ],
   'reads the tokens of the identity provider there': [
-    'test/control-plane/sign-in/oidc/refresh.test.ts: Redis has the tokens of the provider only encrypted, with a key that it does not have',
-    'test/control-plane/sign-in/oidc/attacks.test.ts: a hostile provider › leaves no token, code or secret in a log',
+    'test/control-plane/subjects/sign-in/oidc/refresh.test.ts: Redis has the tokens of the provider only encrypted, with a key that it does not have',
+    'test/control-plane/subjects/sign-in/oidc/attacks.test.ts: a hostile provider › leaves no token, code or secret in a log',
   ],
   'reads or guesses a one-time link': [
-    'test/control-plane/dashboard/tasks.test.ts: a new secret is handed over by a link that shows it once, and which the server cannot read',
-    'test/control-plane/sign-in/handover.test.ts: of many who open a link at the same time, one gets the secret',
-    'test/control-plane/sign-in/handover.test.ts: whoever guesses ids is stopped',
+    'test/control-plane/clients/dashboard/tasks.test.ts: a new secret is handed over by a link that shows it once, and which the server cannot read',
+    'test/control-plane/subjects/sign-in/handover.test.ts: of many who open a link at the same time, one gets the secret',
+    'test/control-plane/subjects/sign-in/handover.test.ts: whoever guesses ids is stopped',
   ],
   'reads the events of webhooks, or sends made-up ones': [
-    'test/control-plane/webhooks/events.test.ts: every event is signed, and none has a secret',
+    'test/control-plane/subjects/webhooks/events.test.ts: every event is signed, and none has a secret',
   ],
   'finds a secret that somebody sent in place of an id': [
     'test/end-to-end/secrets.test.ts: no operation writes down a secret that is sent in place of an id',
@@ -206,25 +206,25 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
     'test/deploy/kubernetes.test.ts: the manifests of deploy/kubernetes › is restricted, and Kubernetes accepts it',
   ],
   'makes keys of an API that is not meant for the namespace': [
-    'test/control-plane/operator/operator.test.ts: a KeyApi › admits namespaces by their labels, and no other',
+    'test/control-plane/clients/operator/operator.test.ts: a KeyApi › admits namespaces by their labels, and no other',
     'test/deploy/kubernetes/operator.cluster.ts: refuses what it must',
   ],
   'names a Secret of another namespace, or one of another purpose': [
-    'test/control-plane/operator/operator.test.ts: a secret › without the label',
+    'test/control-plane/clients/operator/operator.test.ts: a secret › without the label',
   ],
   'changes a role or customer that is not its own': [
-    'test/control-plane/operator/operator.test.ts: a $kind › takes no name that another has',
-    'test/control-plane/operator/operator.test.ts: a $kind › needs a KeyApi that admits its namespace',
+    'test/control-plane/clients/operator/operator.test.ts: a $kind › takes no name that another has',
+    'test/control-plane/clients/operator/operator.test.ts: a $kind › needs a KeyApi that admits its namespace',
   ],
   'forges the status of an object': [
-    'test/control-plane/operator/operator.test.ts: an ApiKey › whose status is forged keeps its own keys only',
+    'test/control-plane/clients/operator/operator.test.ts: an ApiKey › whose status is forged keeps its own keys only',
   ],
   'takes over a key by its secret': [
-    'test/control-plane/operator/operator.test.ts: a secret › of another object is not taken over',
+    'test/control-plane/clients/operator/operator.test.ts: a secret › of another object is not taken over',
   ],
   'writes hostile names, sizes and values': [
     'test/deploy/kubernetes/operator.cluster.ts: refuses what it must',
-    'test/control-plane/operator/operator.test.ts: a secret › that is short',
+    'test/control-plane/clients/operator/operator.test.ts: a secret › that is short',
   ],
 };
 
@@ -257,7 +257,7 @@ test('every listener is on a loopback address by default', () => {
 });
 
 test('configured root keys are compared as digests and in constant time', () => {
-  const uses = read('control-plane/callers/bootstrap-keys.ts')
+  const uses = read('control-plane/core/callers/bootstrap-keys.ts')
     .split('\n')
     .filter((line) => line.includes('this.all') && !line.includes('this.all ='));
   expect(uses).toEqual([

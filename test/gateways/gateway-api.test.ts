@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { checkQuestion } from '../../verifier/grpc/check.ts';
-import { parseAuthzPath } from '../../verifier/http/authz.ts';
+import { checkQuestion } from '../../verifier/doors/grpc/check.ts';
+import { parseAuthzPath } from '../../verifier/doors/http/authz.ts';
 import type { Manifest } from '../deploy/kustomize.ts';
 import { definitionFaults, hasDefinition, noDefinitions } from './definitions.ts';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { RECALL_MS } from '../../shared/protocol/allowances/exchange.ts';
+import { RECALL_MS } from '../../shared/metering/exchange.ts';
 import { generateKey } from '../../shared/rules/key-format.ts';
 import { engineSettings } from '../../verifier/engine.ts';
 import { lacking } from '../harness/programs.ts';

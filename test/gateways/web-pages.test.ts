@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/rules/key-format.ts';
-import { executable, startChromium } from '../control-plane/dashboard/chromium.ts';
+import { executable, startChromium } from '../control-plane/clients/dashboard/chromium.ts';
 import { lacking } from '../harness/programs.ts';
 import { describeGateways } from './gateways.ts';
 import { API_ID, World } from './world.ts';

@@ -5,7 +5,11 @@ import { join } from 'node:path';
  * takes half the processor time, and less. `listening`, `config` and `start` start the sources, `image` and `package` what
  * is released.
  */
-export const MAINS = ['control-plane/main.ts', 'verifier/main.ts', 'control-plane/cli/main.ts'] as const;
+export const MAINS = [
+  'control-plane/main.ts',
+  'verifier/main.ts',
+  'control-plane/clients/cli/main.ts',
+] as const;
 export type Main = (typeof MAINS)[number];
 
 /** The code of this release. */

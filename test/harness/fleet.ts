@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
-import { OPERATION_KINDS } from '../../control-plane/client/interface.ts';
+import { OPERATION_KINDS } from '../../control-plane/clients/client/interface.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Clock, systemClock } from '../../shared/process/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';

@@ -1,5 +1,5 @@
+import { creditCounts } from '../../shared/metering/pools.ts';
 import { systemClock } from '../../shared/process/clock.ts';
-import { creditCounts } from '../../shared/protocol/allowances/pools.ts';
 import { Follower } from '../../shared/protocol/follower/follower.ts';
 import { KeyCache } from '../../shared/protocol/follower/key-cache.ts';
 import type { Session, SyncReply, SyncRequest } from '../../shared/protocol/follower/source.ts';

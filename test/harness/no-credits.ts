@@ -1,5 +1,5 @@
+import { creditCounts, Pools } from '../../shared/metering/pools.ts';
 import { systemClock } from '../../shared/process/clock.ts';
-import { creditCounts, Pools } from '../../shared/protocol/allowances/pools.ts';
 import { unavailable } from '../../shared/rules/errors.ts';
 
 /** Pools of a follower whose keys have no credits. */

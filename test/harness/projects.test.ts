@@ -15,8 +15,8 @@ test('every test file is in one project', () => {
 test('npm test needs nothing but Node and Redis', () => {
   const { redis, system } = testsByProject();
   expect(redis).toContain('test/readme.test.ts');
-  expect(system, 'may be skipped').toContain('test/control-plane/cli/terminal.test.ts');
-  expect(system, 'openssl makes its certificates').toContain('test/verifier/http/tls.test.ts');
+  expect(system, 'may be skipped').toContain('test/control-plane/clients/cli/terminal.test.ts');
+  expect(system, 'openssl makes its certificates').toContain('test/verifier/doors/http/tls.test.ts');
 });
 
 test('CI runs every project', () => {
@@ -31,7 +31,7 @@ test('CI runs every project', () => {
 test('no unit test starts a server', () => {
   const { unit, redis, system, proof } = testsByProject();
   expect(unit).toContain('test/shared/rules/key-format.test.ts');
-  expect(redis).toContain('test/control-plane/keys/listing.test.ts');
+  expect(redis).toContain('test/control-plane/core/keys/listing.test.ts');
   expect(system).toContain('test/end-to-end/lifecycle.test.ts');
   expect(proof).toContain('test/proof/simulation/simulation.test.ts');
   expect(Math.min(...[unit, redis, system, proof].map(({ length }) => length))).toBeGreaterThan(5);

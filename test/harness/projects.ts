@@ -15,7 +15,7 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const PROOF =
   /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis|lane\/survival|webhooks\/kills|root-keys\/killed|identities\/races/;
 const SYSTEM =
-  /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library|declared)\.|bench\/revocation\.)/;
+  /^test\/(deploy|gateways|control-plane\/clients\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/clients\/cli\/(?:package|library|declared)\.|bench\/revocation\.)/;
 /** Files that take whole Clusters, floods, failovers or the time of leases, and would make `npm test` dear. */
 const DEAR = /\/(cluster-members|look-up-shares|replica-away|charges|issue-token|cli\/tokens)\.test\.ts$/;
 /** They ask git alone, which ends at once. */

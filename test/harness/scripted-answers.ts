@@ -1,7 +1,7 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { ownLimit } from '../../shared/metering/limits.ts';
 import { instant } from '../../shared/process/clock.ts';
-import { ownLimit } from '../../shared/protocol/allowances/limits.ts';
 import { Entry, type Epoch } from '../../shared/protocol/follower/key-cache.ts';
 import { Lease } from '../../shared/protocol/follower/lease.ts';
 import { decodeState } from '../../shared/protocol/records/key-record.ts';
@@ -13,7 +13,7 @@ import {
   type Verdict,
   type VerdictSource,
 } from '../../verifier/core/verdict.ts';
-import type { HttpLimits } from '../../verifier/http/server.ts';
+import type { HttpLimits } from '../../verifier/doors/http/server.ts';
 import { noPools } from './no-credits.ts';
 
 export const limits: HttpLimits = {

@@ -1,8 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import type { Callers } from '../../verifier/core/callers.ts';
-import type { ClientIps, CredentialSource } from '../../verifier/http/credentials.ts';
-import type { HttpLimits, Listener } from '../../verifier/http/server.ts';
+import type { ClientIps, CredentialSource } from '../../verifier/doors/http/credentials.ts';
+import type { HttpLimits, Listener } from '../../verifier/doors/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 

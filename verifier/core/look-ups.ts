@@ -234,7 +234,7 @@ const DIGEST_BYTES = 32;
  * A cache of secrets without a key, or without a key that this verifier answers for. Each is stored for a
  * while by its digest (`digestOf`), with its verdict. The digest determines the place, and a later digest
  * overwrites an earlier one. Digests are stored as bytes: a flood of made-up keys writes here at every
- * request, and long-lived objects would make every scavenge longer ("Garbage" in verifier/lane/README.md).
+ * request, and long-lived objects would make every scavenge longer ("Garbage" in verifier/doors/lane/README.md).
  */
 export class NegativeCache {
   readonly #clock: Clock;

@@ -1,12 +1,12 @@
+import type { LimitOutcome, Spending } from '#shared/metering/allowance.ts';
 import { flattenString } from '#shared/process/flatten-string.ts';
-import type { LimitOutcome, Spending } from '#shared/protocol/allowances/allowance.ts';
 import type { Details, Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { Identity } from '#shared/protocol/follower/permissions.ts';
 import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/records/key-record.ts';
 import { DEFAULT_LIMIT, SHOWN_WINDOWS, type ShownLimit } from '#shared/protocol/records/limit.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
-import type { Hold } from './holds.ts';
+import type { Hold } from '../metering/holds.ts';
 import { isEnabled, type Verdict } from './verdict.ts';
 
 /** A verdict that shows its key. */

@@ -1,18 +1,18 @@
+import { ask, giveBack, type Need, spend } from '#shared/metering/allowance.ts';
+import { RECALL_MS } from '#shared/metering/exchange.ts';
+import type { Pool } from '#shared/metering/pool.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import { ask, giveBack, type Need, spend } from '#shared/protocol/allowances/allowance.ts';
-import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
-import type { Pool } from '#shared/protocol/allowances/pool.ts';
 import type { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
 import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
-import type { ReportedVerdict, VerdictCounter } from '#shared/protocol/reports/port.ts';
+import type { ReportedVerdict, VerdictCounter } from '#shared/reports/port.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
-import type { Hold, Holds } from './holds.ts';
-import { hasHeld, isMetered, needsOf } from './needs.ts';
+import type { Hold, Holds } from '../metering/holds.ts';
+import { hasHeld, isMetered, needsOf } from '../metering/needs.ts';
+import { untilServed } from '../metering/until-served.ts';
 import { DEFAULT_REQUIREMENTS, LOOK, type Question } from './question.ts';
-import { untilServed } from './until-served.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
 export interface Verdict extends ReportedVerdict {

@@ -1,5 +1,5 @@
+import { creditCounts } from '#shared/metering/pools.ts';
 import type { Clock } from '#shared/process/clock.ts';
-import { creditCounts } from '#shared/protocol/allowances/pools.ts';
 import type { Follower } from '#shared/protocol/follower/follower.ts';
 import {
   Followers,
@@ -9,17 +9,17 @@ import {
 import { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import type { Directory, Nearby, Pointer } from '#shared/protocol/follower/source.ts';
-import type { VerdictCounter } from '#shared/protocol/reports/port.ts';
+import type { VerdictCounter } from '#shared/reports/port.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
+import { Holds } from '../metering/holds.ts';
+import { isMetered } from '../metering/needs.ts';
+import { RateLimits } from '../metering/rate-limits.ts';
 import { Callers } from './callers.ts';
 import { LookupGivenUp } from './given-up.ts';
-import { Holds } from './holds.ts';
 import { GoodSecrets, LookupSlots, NegativeCache, SingleFlight } from './look-ups.ts';
-import { isMetered } from './needs.ts';
 import type { Question } from './question.ts';
-import { RateLimits } from './rate-limits.ts';
 import {
   FORBIDDEN,
   type Lookup,

@@ -20,7 +20,6 @@ import {
 } from '../core/question.ts';
 import type { AskedRateLimit, HostLogger, QuestionOptions } from './key-verifier.ts';
 
-export { ABORT_RULES, type AbortRule, costsAtEnd, type Ended } from '../core/on-abort.ts';
 export {
   CREDITS,
   HELD_LIMITS_MAX,
@@ -28,6 +27,7 @@ export {
   HOLD_MIN_MS,
   QUESTION_LIMITS_MAX,
 } from '../core/question.ts';
+export { ABORT_RULES, type AbortRule, costsAtEnd, type Ended } from '../metering/on-abort.ts';
 
 type OptionsObject = Readonly<Record<string, unknown>>;
 

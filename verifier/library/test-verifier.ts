@@ -1,13 +1,13 @@
 // The entry `keyfence/testing` of the package.
 
+import type { LimitRequirement } from '#shared/metering/limits.ts';
 import { systemClock } from '#shared/process/clock.ts';
-import type { LimitRequirement } from '#shared/protocol/allowances/limits.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type KeyFacts, RULES, UNRESTRICTED } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { amountsTaken } from '../core/holds.ts';
 import { CREDITS, holdFields } from '../core/question.ts';
+import { amountsTaken } from '../metering/holds.ts';
 import { readWatchOptions } from './events.ts';
 import { holdThrough } from './held-key.ts';
 import {

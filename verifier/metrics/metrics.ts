@@ -3,19 +3,19 @@ import type { Clock } from '#shared/process/clock.ts';
 import { CLOCK_HELP, metricMakers } from '#shared/process/process-metrics.ts';
 import type { DropReason, Follower, FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
-import type { Refusals } from '#shared/protocol/reports/refusals-report.ts';
-import type { Usage } from '#shared/protocol/reports/usage-report.ts';
 import type { RedisMeasures } from '#shared/redis/redis.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import type { Refusals } from '#shared/reports/refusals-report.ts';
+import type { Usage } from '#shared/reports/usage-report.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
 import { LookupGivenUp } from '../core/given-up.ts';
-import { newTokenCounts } from '../core/tokens.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import type { Verifier } from '../core/verifier.ts';
-import type { LaneCounts } from '../lane/lane.ts';
+import type { LaneCounts } from '../doors/lane/lane.ts';
 import type { CostFaults } from '../proxy/proxy.ts';
 import type { UpstreamStats } from '../proxy/upstream.ts';
+import { newTokenCounts } from '../tokens/tokens.ts';
 
 const DROP_REASONS: readonly DropReason[] = [
   'noreg',

@@ -2,8 +2,8 @@ import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, httpUrl } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { asReadByServers } from '../http/credentials.ts';
-import type { Handler, Routes } from '../http/server.ts';
+import { asReadByServers } from '../doors/http/credentials.ts';
+import type { Handler, Routes } from '../doors/http/server.ts';
 import { endToEndHeaders, forwardedFor, writtenByTracer } from './headers.ts';
 import {
   bodyOf,

@@ -14,12 +14,10 @@ import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
-import type { RefusalLog } from '#shared/protocol/reports/port.ts';
+import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
-import type { Hold, HoldEnder } from '../core/holds.ts';
-import { ABORT_RULES, costsAtEnd, type Ended } from '../core/on-abort.ts';
 import {
   type Costs,
   CREDITS,
@@ -32,8 +30,14 @@ import {
 } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';
 import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
-import { type AuthzSettings, clientQuestion } from '../http/authz.ts';
-import { asReadByServers, keyHeaders, namesOf, withoutKey, withoutKeyCookies } from '../http/credentials.ts';
+import { type AuthzSettings, clientQuestion } from '../doors/http/authz.ts';
+import {
+  asReadByServers,
+  keyHeaders,
+  namesOf,
+  withoutKey,
+  withoutKeyCookies,
+} from '../doors/http/credentials.ts';
 import {
   ANSWERS,
   type AuthzOutcome,
@@ -44,19 +48,21 @@ import {
   isIdentityHeader,
   readableByPage,
   sendAnswer,
-} from '../http/gateway-answer.ts';
-import { identify } from '../http/respond.ts';
+} from '../doors/http/gateway-answer.ts';
+import { identify } from '../doors/http/respond.ts';
 import {
   createListener,
   type Handler,
   type Listener,
   type ListenerOptions,
   type RequestEvents,
-} from '../http/server.ts';
-import { trustedProxies } from '../http/trusted-proxies.ts';
-import type { Call } from '../lane/head.ts';
-import { FastLane, type LaneConnection, type LaneCounts } from '../lane/lane.ts';
-import { gatewayReplies, Output } from '../lane/reply.ts';
+} from '../doors/http/server.ts';
+import { trustedProxies } from '../doors/http/trusted-proxies.ts';
+import type { Call } from '../doors/lane/head.ts';
+import { FastLane, type LaneConnection, type LaneCounts } from '../doors/lane/lane.ts';
+import { gatewayReplies, Output } from '../doors/lane/reply.ts';
+import type { Hold, HoldEnder } from '../metering/holds.ts';
+import { ABORT_RULES, costsAtEnd, type Ended } from '../metering/on-abort.ts';
 import { endToEndHeaders, forwardedFor, isForwarding, isOfConnection, writtenByTracer } from './headers.ts';
 import { type Downstream, RawResponse } from './raw-response.ts';
 import {

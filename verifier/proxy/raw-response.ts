@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { addedLines } from '../http/respond.ts';
-import type { LaneConnection } from '../lane/lane.ts';
+import { addedLines } from '../doors/http/respond.ts';
+import type { LaneConnection } from '../doors/lane/lane.ts';
 
 /** The part of a response to a client that the proxy uses. */
 export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {

@@ -9,8 +9,8 @@ import { readCopies } from '#shared/process/read-buffer.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { traceIdIn } from '#shared/rules/request-id.ts';
-import type { Ended } from '../core/on-abort.ts';
-import type { RequestEvents } from '../http/server.ts';
+import type { RequestEvents } from '../doors/http/server.ts';
+import type { Ended } from '../metering/on-abort.ts';
 import { type Connection, Connections, IDLE_MS_MAX, isByServer, TOLD_MARGIN_MS } from './connections.ts';
 import { endToEndHeaders, isOfConnection } from './headers.ts';
 import type { Downstream } from './raw-response.ts';
@@ -336,7 +336,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#addedHeaders = addedHeaders;
     this.#tunnelIdleMs = tunnelIdleMs;
     // A separate function instead of one written in the assignment: see "Garbage" in
-    // verifier/lane/README.md.
+    // verifier/doors/lane/README.md.
     const leave = () => this.#leave();
     events.onClose = leave;
   }

@@ -1,7 +1,7 @@
+import type { Pool } from '../../metering/pool.ts';
+import { type CreditCounts, Pools } from '../../metering/pools.ts';
 import { backoffMs, type Clock, type Instant, instant, pause, Waker } from '../../process/clock.ts';
 import { ApiError, unavailable } from '../../rules/errors.ts';
-import type { Pool } from '../allowances/pool.ts';
-import { type CreditCounts, Pools } from '../allowances/pools.ts';
 import {
   type Change,
   type Effect,

@@ -1,6 +1,6 @@
+import type { CreditCounts } from '../../metering/pools.ts';
 import type { Clock } from '../../process/clock.ts';
 import { unavailable } from '../../rules/errors.ts';
-import type { CreditCounts } from '../allowances/pools.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
 import type { Memory } from './key-cache.ts';
 import type { Directory } from './source.ts';

@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache';
+import { type Limit, limitPool, limitsOf } from '../../metering/limits.ts';
+import type { Pools } from '../../metering/pools.ts';
 import { flattenString } from '../../process/flatten-string.ts';
 import { IpRanges } from '../../rules/ip-ranges.ts';
 import { digestFrom } from '../../rules/key-format.ts';
 import { Origins } from '../../rules/origins.ts';
 import type { VerdictCounts } from '../../rules/verdict-codes.ts';
-import { type Limit, limitPool, limitsOf } from '../allowances/limits.ts';
-import type { Pools } from '../allowances/pools.ts';
 import { decodeState, type KeyState } from '../records/key-record.ts';
 import type { Lease } from './lease.ts';
 import { type Join, type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
+import type { Limit } from '../../metering/limits.ts';
+import type { Pools } from '../../metering/pools.ts';
 import { slugsOf } from '../../rules/slugs.ts';
-import type { Limit } from '../allowances/limits.ts';
-import type { Pools } from '../allowances/pools.ts';
 import type { Lease } from './lease.ts';
 
 /**

@@ -8,7 +8,7 @@
 -- Returns {'SAME', nonce, record as recordAt returns it, pointer}
 --         | {'ELSEWHERE', nonce, pointer or nil}: the secret belongs to no key of this API here
 --         | {'OTHER', nonce}: this replica does not tell
--- include history.lua
+-- include ../history/history.lua
 -- include record.lua
 
 local LATER_MAX = 100

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { asset } from '../../assets.ts';
+import { exchangeRun, type PoolReply, type PoolTurn } from '../../metering/exchange.ts';
 import type { Clock } from '../../process/clock.ts';
 import { command, oneOf } from '../../redis/command.ts';
 import { cut, type RedisNodes } from '../../redis/redis.ts';
@@ -13,7 +14,6 @@ import {
 } from '../../redis/redis-keys.ts';
 import { type Run, WAIT_MS } from '../../redis/script.ts';
 import { unavailable } from '../../rules/errors.ts';
-import { exchangeRun, type PoolReply, type PoolTurn } from '../allowances/exchange.ts';
 import type { Change } from '../log/change.ts';
 import { LUA_FIELDS } from '../records/key-record.ts';
 import { PROTOCOL } from '../records/protocol.ts';

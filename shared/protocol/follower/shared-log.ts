@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache';
+import { type Limit, largestOf, limitsOf } from '../../metering/limits.ts';
+import type { Pools } from '../../metering/pools.ts';
 import { SHARED_LOG } from '../../redis/redis-keys.ts';
 import { hashSecret, IDENTITY, identityIdOf, ROOT_KEYS_ID } from '../../rules/key-format.ts';
 import { slugsOf, slugsText } from '../../rules/slugs.ts';
-import { type Limit, largestOf, limitsOf } from '../allowances/limits.ts';
-import type { Pools } from '../allowances/pools.ts';
 import type { KeyState } from '../records/key-record.ts';
 import { type Override, overridesIn } from '../records/namespace-record.ts';
 import { rootKeyMark, scopesIn } from '../records/root-keys-record.ts';

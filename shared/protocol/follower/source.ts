@@ -1,4 +1,4 @@
-import type { PoolReply, PoolTurn } from '../allowances/exchange.ts';
+import type { PoolReply, PoolTurn } from '../../metering/exchange.ts';
 import type { Change } from '../log/change.ts';
 
 /** The place of a secret's record. Immutable. */

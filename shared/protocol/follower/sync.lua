@@ -19,7 +19,7 @@
 -- Or {'ELSEWHERE', nonce, pointer or nil} without a SYNC, if the secret belongs to no key of this API
 
 -- include lease.lua
--- include history.lua
+-- include ../history/history.lua
 -- include record.lua
 
 local record, pointer = place, nil

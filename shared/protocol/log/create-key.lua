@@ -17,8 +17,8 @@
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
 -- include rights.lua
 -- include gate.lua
--- include credits.lua
--- include change-credits.lua
+-- include ../../metering/credits.lua
+-- include ../../metering/change-credits.lua
 -- include creation.lua
 -- include lifetime.lua
 

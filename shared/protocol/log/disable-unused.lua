@@ -7,10 +7,10 @@
 -- include rights.lua
 -- include gate.lua
 -- include server.lua
--- include credits.lua
--- include sharing.lua
+-- include ../../metering/credits.lua
+-- include ../../metering/sharing.lua
 -- include operations.lua
--- include change-credits.lua
+-- include ../../metering/change-credits.lua
 -- include change.lua
 -- include last-use.lua
 requireRights(head)

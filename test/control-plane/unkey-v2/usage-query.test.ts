@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { SERIES_MAX } from '../../../control-plane/subjects/usage/operations.ts';
 import {
   granularityOf,
   parseUsageQuery,
   rowsOf,
   type Series,
 } from '../../../control-plane/unkey-v2/usage-query.ts';
-import { SERIES_MAX } from '../../../control-plane/usage/operations.ts';
 import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/protocol/records/usage.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
 
@@ -49,7 +49,10 @@ const PER_DAY = 'FROM key_verifications_per_day_v1';
 
 describe('a query is answered', () => {
   test('that the page shows', () => {
-    const page = readFileSync(join(import.meta.dirname, '../../../control-plane/usage/README.md'), 'utf8');
+    const page = readFileSync(
+      join(import.meta.dirname, '../../../control-plane/subjects/usage/README.md'),
+      'utf8',
+    );
     const [, sql = ''] = /```sql\n([\s\S]*?)```/.exec(page) ?? [];
     expect(run(sql)).toContainEqual({ outcome: 'VALID', total: 118 });
   });

@@ -94,7 +94,7 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
       ...{ NAMESPACES: 'shop,other', KUBERNETES_URL: clusters[0].cluster.server, ADMIN_PORT: '0' },
       SERVICE_ACCOUNT: join(cluster.directory, 'account'),
     };
-    const bound = ['--pdeathsig', 'KILL', '--', process.execPath, 'control-plane/operator/main.ts'];
+    const bound = ['--pdeathsig', 'KILL', '--', process.execPath, 'control-plane/clients/operator/main.ts'];
     operator = spawn('setpriv', bound, { cwd: ROOT, env, stdio: ['ignore', log, log] });
   }
 

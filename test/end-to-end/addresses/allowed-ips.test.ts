@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createClient } from '../../../verifier/library/client.ts';
-import { envOf, useCommandLine } from '../../control-plane/cli/keyfence.ts';
+import { envOf, useCommandLine } from '../../control-plane/clients/cli/keyfence.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;

@@ -3,7 +3,7 @@ import { apiKeys } from '#shared/redis/redis-keys.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
-import { envOf, useCommandLine } from '../../control-plane/cli/keyfence.ts';
+import { envOf, useCommandLine } from '../../control-plane/clients/cli/keyfence.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Upstream } from '../../harness/upstream.ts';
 import { FRAMEWORKS } from '../../verifier/library/guards/apps.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { createLocalJWKSet, jwtVerify } from 'jose';
 import { Agent, request } from 'undici';
-import { JWKS_PATH } from '../../../shared/process/token-keys.ts';
+import { JWKS_PATH } from '../../../shared/tokens/token-keys.ts';
 import { ROOT } from '../../harness/built.ts';
 import type { Process } from '../../harness/processes.ts';
 import { scratch } from '../../harness/scratch.ts';

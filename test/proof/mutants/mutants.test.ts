@@ -72,7 +72,7 @@ describe('what is planted', () => {
   });
 
   test('is one place and no other text', () => {
-    for (const file of ['control-plane/callers/root-permissions.ts', 'shared/protocol/log/change.lua']) {
+    for (const file of ['control-plane/core/callers/root-permissions.ts', 'shared/protocol/log/change.lua']) {
       const text = readFileSync(join(ROOT, file), 'utf8');
       const mutants = mutantsOf(file, text);
       expect(mutants.length).toBeGreaterThan(20);
@@ -224,7 +224,7 @@ test('takes files, folders and lines, or refuses', async () => {
   const run = (...args: string[]) =>
     spawnSync(process.execPath, ['test/proof/mutants/run.ts', ...args], { cwd: ROOT, encoding: 'utf8' });
   // Lines that there are not hold no mutant.
-  const none = run('control-plane/callers/root-permissions.ts:9998-9999', '--seed', '7');
+  const none = run('control-plane/core/callers/root-permissions.ts:9998-9999', '--seed', '7');
   expect({ status: none.status, stderr: none.stderr }).toEqual({ status: 0, stderr: '' });
   expect(none.stdout).toMatch(/^seed 7\n.*\nall +0 +0 +0 +0 +0\b/s);
   for (const args of [['nowhere.ts'], ['README.md'], ['verifier', '--count', '0']]) {
@@ -237,7 +237,7 @@ test('takes files, folders and lines, or refuses', async () => {
 test('every file of the rules has watching tests', () => {
   const files = filesOf(ROOT);
   const sources = files.filter((file) =>
-    /^(control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(ts|lua)$/.test(file),
+    /^(control-plane|verifier|shared)\/(?!clients\/dashboard\/).*(?<!\.d)\.(ts|lua)$/.test(file),
   );
   expect(sources.filter((file) => testsOf(ROOT, file, files).length === 0)).toEqual([]);
 });

@@ -55,7 +55,7 @@ type Source = readonly [file: string, lines: 'all' | ReadonlySet<number>];
 function sources(given: readonly string[]): Source[] {
   const wanted = given.length > 0 ? given : ['control-plane', 'verifier', 'shared'];
   const all = filesOf(ROOT).filter((file) =>
-    /^(?:control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(?:ts|lua)$/.test(file),
+    /^(?:control-plane|verifier|shared)\/(?!clients\/dashboard\/).*(?<!\.d)\.(?:ts|lua)$/.test(file),
   );
   return wanted.flatMap((text) => {
     const [, name = text, first, last = first] = /^(.+):(\d+)(?:-(\d+))?$/.exec(text) ?? [];

@@ -32,7 +32,8 @@ export function testsOf(root: string, file: string, files: readonly string[]): s
 }
 
 /** What the simulation runs. */
-const SIMULATED = /^(verifier\/(core|redis)|control-plane\/(writer|keys)|shared\/(protocol|redis))\/|\.lua$/;
+const SIMULATED =
+  /^(verifier\/(core|metering|tokens)|control-plane\/core\/keys|shared\/(protocol|metering|reports|redis))\/|\.lua$/;
 
 /** The folders that a file lies in, the innermost first; in place of a process's own, that of what it serves. */
 function foldersOf(file: string): string[] {
@@ -41,9 +42,9 @@ function foldersOf(file: string): string[] {
 }
 
 const ROOTS: Readonly<Record<string, string>> = {
-  'control-plane': 'control-plane/serve',
-  verifier: 'verifier/http',
-  shared: 'control-plane/serve',
+  'control-plane': 'control-plane/core/serve',
+  verifier: 'verifier/doors/http',
+  shared: 'control-plane/core/serve',
 };
 
 const baseOf = (file: string) => basename(file).replace(/(\.test)?\.\w+$/, '');

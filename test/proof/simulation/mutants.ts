@@ -37,13 +37,13 @@ const VERIFIER = 'shared/protocol/follower/follower.ts';
 const FENCE = 'shared/protocol/writer/fence.ts';
 const WRITER = 'shared/protocol/writer/writer.ts';
 const SYNC = 'shared/protocol/follower/sync.lua';
-const HISTORY = 'shared/protocol/follower/history.lua';
+const HISTORY = 'shared/protocol/history/history.lua';
 const READ_NEARBY = 'shared/protocol/follower/read-nearby.lua';
-const EXCHANGE = 'shared/protocol/allowances/exchange.lua';
-const CREDITS = 'shared/protocol/log/credits.lua';
+const EXCHANGE = 'shared/metering/exchange.lua';
+const CREDITS = 'shared/metering/credits.lua';
 const CHANGE = 'shared/protocol/log/change.lua';
 const FENCE_CHECK = 'shared/protocol/log/fence-check.lua';
-const POOL = 'shared/protocol/allowances/pool.ts';
+const POOL = 'shared/metering/pool.ts';
 const PORTS = 'test/proof/simulation/ports.ts';
 
 /** Of look-ups at a replica. */
@@ -405,7 +405,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'spent credits forgotten': {
     breaks: 'A verifier forgets a pool before it has reported what it spent. (I14)',
     seed: CREDIT_SEEDS + 14,
-    file: 'shared/protocol/allowances/pools.ts',
+    file: 'shared/metering/pools.ts',
     edits: [
       [
         'if (pool.isIdle(now) && pool.isOver) this.#pools.delete(id);',
@@ -416,7 +416,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'a 503 costs credits': {
     breaks: 'A request takes credits although it got 503. (I14)',
     seed: CREDIT_SEEDS + 20,
-    file: 'verifier/core/until-served.ts',
+    file: 'verifier/metering/until-served.ts',
     edits: [
       [
         'if (waiter.over) return;\n        try',
@@ -427,7 +427,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'slices are kept': {
     breaks: 'A verifier gives nothing back to other verifiers. (I14)',
     seed: CREDIT_SEEDS + 7,
-    file: 'shared/protocol/allowances/pools.ts',
+    file: 'shared/metering/pools.ts',
     edits: [['else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();', '']],
   },
 };
@@ -444,7 +444,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
     breaks:
       'A verifier spends places that a former primary granted, of which the present one may know nothing. (I23)',
     seed: CHANGING_LIMIT_SEEDS + 576,
-    file: 'shared/protocol/allowances/pools.ts',
+    file: 'shared/metering/pools.ts',
     edits: [
       ['if (pool.hasPlaces) pool.tellPlaces();', 'if (pool.hasPlaces && pool.isHeld) this.#request(pool);'],
     ],
@@ -470,19 +470,19 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'a hold ends twice': {
     breaks: 'A release that is repeated gives back again. (I23)',
     seed: HOLD_SEEDS,
-    file: 'verifier/core/holds.ts',
+    file: 'verifier/metering/holds.ts',
     edits: [['    this.#open.delete(id);\n', '']],
   },
   'what a former name held is kept': {
     breaks: 'What comes back under a former name is not told to Redis. (I14)',
     seed: HOLD_SEEDS + 137,
-    file: 'shared/protocol/allowances/pools.ts',
+    file: 'shared/metering/pools.ts',
     edits: [['if (pool.window || !pool.isReleased) return;', 'return;']],
   },
   'a place is taken by looking': {
     breaks: 'A hold is begun where a place was only seen. (I23)',
     seed: HOLD_SEEDS,
-    file: 'shared/protocol/allowances/allowance.ts',
+    file: 'shared/metering/allowance.ts',
     edits: [
       ['pool.take(isOnlySeen ? 0 : cost,', 'pool.take(isOnlySeen || (limit && isPlaces(limit)) ? 0 : cost,'],
     ],
@@ -494,7 +494,7 @@ const OF_HELD_LIMITS: Readonly<Record<string, Mutant>> = {
   'a hold of an earlier window': {
     breaks: 'What work of an earlier window did not need can be taken in the present one. (I15)',
     seed: HELD_LIMIT_SEEDS + 10,
-    file: 'shared/protocol/allowances/balance.ts',
+    file: 'shared/metering/balance.ts',
     edits: [["if (since < this.#enteredAt) return 'nowhere';", '']],
   },
   'what came back of a limit is kept': {
@@ -643,7 +643,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'credits deleted with one key': {
     breaks: 'The first deletion of a key deletes the credits of all keys that share them. (I2)',
     seed: REROLL_SEEDS + 2,
-    file: 'shared/protocol/log/sharing.lua',
+    file: 'shared/metering/sharing.lua',
     edits: [['if #others == 0 then', 'if true then']],
   },
   'credits set for one key': {
@@ -671,7 +671,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
     breaks: 'A refill was due before a `set` and is made after it. (I19)',
     seed: REFILL_SEEDS + 18,
-    file: 'shared/protocol/log/change-credits.lua',
+    file: 'shared/metering/change-credits.lua',
     edits: [
       [
         "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
@@ -682,7 +682,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'due refill dropped': {
     breaks: 'A new setting of the refill drops a refill that was due. (I19)',
     seed: REFILL_SEEDS + 6,
-    file: 'shared/protocol/log/change-credits.lua',
+    file: 'shared/metering/change-credits.lua',
     edits: [
       [
         "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
@@ -716,14 +716,14 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'a grant outlives its window': {
     breaks: 'A verifier uses a grant of one window in the next. (I15)',
     seed: LIMIT_SEEDS + 3,
-    file: 'shared/protocol/allowances/grant-window.ts',
+    file: 'shared/metering/grant-window.ts',
     edits: [['withinMs(Math.min(leftMs, GRANTED_MS))', 'GRANTED_MS']],
   },
   'window from reply time': {
     breaks:
       'A verifier measures the end of the window from the reply, not from the sending of the request. (I15)',
     seed: LIMIT_SEEDS + 26,
-    file: 'shared/protocol/allowances/pool.ts',
+    file: 'shared/metering/pool.ts',
     edits: [
       [
         'this.#grant.enter(reply.window, turn.window, turn.sentAt)',
@@ -751,7 +751,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'windows do not slide': {
     breaks: 'The uses in the window before do not count. (I15)',
     seed: LIMIT_SEEDS + 3,
-    file: 'shared/protocol/allowances/windows.lua',
+    file: 'shared/metering/windows.lua',
     edits: [['p * math.min(1, left / slides)', '0']],
   },
   "windows by a machine's clock": {
@@ -774,7 +774,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'requests without a use': {
     breaks: 'An accepted request takes nothing from its rate limit. (I15)',
     seed: LIMIT_SEEDS,
-    file: 'shared/protocol/allowances/allowance.ts',
+    file: 'shared/metering/allowance.ts',
     edits: [
       [
         'for (const { pool, cost, limit, isOnlySeen, isHeld } of needs)',
@@ -784,7 +784,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const BALANCE = 'shared/protocol/allowances/balance.ts';
+const BALANCE = 'shared/metering/balance.ts';
 
 /** The same for limits that change under load, and for two amounts of one limit. */
 const OF_CHANGES: Readonly<Record<string, Mutant>> = {
@@ -846,7 +846,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   'a release spends without a lease': {
     breaks: 'A verifier that slept charges more from credits that were all taken off meanwhile. (I24)',
     seed: CHANGING_LIMIT_SEEDS + 88,
-    file: 'verifier/core/holds.ts',
+    file: 'verifier/metering/holds.ts',
     edits: [["    if (!pool.isLive) throw unavailable('not in sync with Redis');\n", '']],
   },
   'each look-up waits anew': {
@@ -858,7 +858,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   'each limit voids the other': {
     breaks: 'Questions with two amounts of one limit wake each other without end. (I25)',
     seed: SHARED_LIMIT_SEEDS + 4,
-    file: 'shared/protocol/allowances/pools.ts',
+    file: 'shared/metering/pools.ts',
     edits: [
       [
         '      present.window = window;\n',
@@ -879,13 +879,13 @@ const OF_PLANS: Readonly<Record<string, Mutant>> = {
   'an override changes no limit': {
     breaks: 'What was granted before an override went up and down can be spent after that. (I15)',
     seed: CHANGING_PLAN_SEEDS + 5,
-    file: 'verifier/core/rate-limits.ts',
+    file: 'verifier/metering/rate-limits.ts',
     edits: [['isExact: false }, obeyedAtMs);', 'isExact: false });']],
   },
   'a key with a plan of its own changes nothing': {
     breaks: 'What a key was granted before it moved to another role and back can be spent after that. (I15)',
     seed: CHANGING_PLAN_SEEDS + 298,
-    file: 'verifier/core/needs.ts',
+    file: 'verifier/metering/needs.ts',
     edits: [['Math.max(obeyedAtMs, ofKeyMs)', 'obeyedAtMs']],
   },
   'all is granted under the lowest limit': {
@@ -918,7 +918,7 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
   'credits of an identity for nothing': {
     breaks: 'A verifier does not take from the credits that the keys of an identity share. (I17)',
     seed: SHARED_CREDIT_SEEDS + 1,
-    file: 'verifier/core/needs.ts',
+    file: 'verifier/metering/needs.ts',
     edits: [
       [
         "return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;",
@@ -966,7 +966,7 @@ const OF_DELETIONS: Readonly<Record<string, Mutant>> = {
 };
 
 const LEASE = 'shared/protocol/follower/lease.ts';
-const TOKENS = 'verifier/core/tokens.ts';
+const TOKENS = 'verifier/tokens/tokens.ts';
 const SWEEP = 'shared/protocol/writer/sweep.ts';
 
 /** Of tokens. */
@@ -1112,7 +1112,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const ALLOWANCE = 'shared/protocol/allowances/allowance.ts';
+const ALLOWANCE = 'shared/metering/allowance.ts';
 
 /** The same for holds that take less where there is less. */
 const OF_AT_LEAST: Readonly<Record<string, Mutant>> = {
@@ -1125,7 +1125,7 @@ const OF_AT_LEAST: Readonly<Record<string, Mutant>> = {
   'a hold forgets on what it settled': {
     breaks: 'A question that waited asks for the whole cost again, which is not there. (I27)',
     seed: AT_LEAST_SEEDS,
-    file: 'verifier/core/needs.ts',
+    file: 'verifier/metering/needs.ts',
     edits: [['settled?.get(need.pool) ?? need;', 'need;']],
   },
   'a hold says what it asked for': {

@@ -1,4 +1,4 @@
-import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
+import type { PoolReply, PoolTurn } from '../../../shared/metering/exchange.ts';
 import type {
   Directory,
   Nearby,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import type { PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
+import type { PoolTurn } from '../../../shared/metering/exchange.ts';
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import type { Letter } from '../../../shared/protocol/records/key-record.ts';
 import { DURATION_MAX_MS } from '../../../shared/protocol/records/limit.ts';

@@ -1,7 +1,8 @@
 import { hash as digest } from 'node:crypto';
-import { updateApi } from '../../../control-plane/apis/apis.ts';
-import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
-import { exchangeRun } from '../../../shared/protocol/allowances/exchange.ts';
+import { updateApi } from '../../../control-plane/core/apis/apis.ts';
+import type { PoolReply, PoolTurn } from '../../../shared/metering/exchange.ts';
+import { exchangeRun } from '../../../shared/metering/exchange.ts';
+import { settleRun } from '../../../shared/metering/settle-credits.ts';
 import { findNearby, nearbyRun } from '../../../shared/protocol/follower/nearby.ts';
 import { findKeys } from '../../../shared/protocol/follower/pointers.ts';
 import { registerRun, syncRun } from '../../../shared/protocol/follower/session.ts';
@@ -28,7 +29,6 @@ import type {
 } from '../../../shared/protocol/log/change-log-port.ts';
 import { createKey, deletePointer, setPointer } from '../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../shared/protocol/log/new-log.ts';
-import { settleRun } from '../../../shared/protocol/log/settle-credits.ts';
 import { TOKEN_LEEWAY } from '../../../shared/protocol/timing.ts';
 import type { Head, LeaseStep, TokensStep } from '../../../shared/protocol/writer/sweep.ts';
 import { forgetRun, setLease, setTokens, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';

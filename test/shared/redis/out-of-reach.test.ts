@@ -10,7 +10,7 @@ import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { troubleOf } from '../../../shared/redis/redis-fault.ts';
-import { start } from '../../control-plane/cli/keyfence.ts';
+import { start } from '../../control-plane/clients/cli/keyfence.ts';
 import { makeCertificate } from '../../harness/certificates.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { freePort } from '../../harness/ports.ts';

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { recordKey, rootKeyIndex, rootKeyRecord, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { ROOT_KEYS_ID } from '../../../shared/rules/key-format.ts';
 import { createClient } from '../../../verifier/library/client.ts';
-import { envOf, useCommandLine } from '../../control-plane/cli/keyfence.ts';
+import { envOf, useCommandLine } from '../../control-plane/clients/cli/keyfence.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 /** Verifiers that ask for a root key. */

@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { AbortRule } from '../../../verifier/core/on-abort.ts';
+import type { AbortRule } from '../../../verifier/metering/on-abort.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { eventually, turns } from '../../harness/waiting.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkQuestion } from '../../../verifier/grpc/check.ts';
+import { checkQuestion } from '../../../verifier/doors/grpc/check.ts';
 import { endToEndHeaders } from '../../../verifier/proxy/headers.ts';
 
 // Compared each with each, these would take minutes, in which nobody is answered.

@@ -8,7 +8,7 @@ import { Client } from 'undici';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
-import { followCertificate } from '../../../verifier/http/tls.ts';
+import { followCertificate } from '../../../verifier/doors/http/tls.ts';
 import { createProxy, type ProxyListener, proxySettings } from '../../../verifier/proxy/proxy.ts';
 import { makeCertificate } from '../../harness/certificates.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';

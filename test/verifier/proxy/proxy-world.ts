@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
-import type { AuthzSettings } from '../../../verifier/http/authz.ts';
-import type { HttpLimits } from '../../../verifier/http/server.ts';
+import type { AuthzSettings } from '../../../verifier/doors/http/authz.ts';
+import type { HttpLimits } from '../../../verifier/doors/http/server.ts';
 import { Metrics } from '../../../verifier/metrics/metrics.ts';
 import { createProxy, type ProxyListener, proxySettings } from '../../../verifier/proxy/proxy.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';

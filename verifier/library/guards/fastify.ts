@@ -1,7 +1,7 @@
 // The entry `keyfence/fastify` of the package.
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { newRequestId } from '#shared/rules/request-id.ts';
-import { hasChildren, isChild } from '../../node-internals/fastify-instances.ts';
+import { hasChildren, isChild } from '../../doors/node-internals/fastify-instances.ts';
 import { wrongOptions } from '../options.ts';
 import { allowanceHeaders, createGuard, type Passage, routeGuards } from './guard.ts';
 import type { GuardOptions, PassedKey, RouteGuardOptions } from './guard-options.ts';

@@ -3,15 +3,15 @@ import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { ANY_API } from '#shared/rules/slugs.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
-import { credentialOf } from '../../http/credentials.ts';
+import { credentialOf } from '../../doors/http/credentials.ts';
 import {
   type AuthzOutcome,
   allowanceLines,
   authzAnswer,
   type HeaderLine,
   limitOutcome,
-} from '../../http/gateway-answer.ts';
-import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
+} from '../../doors/http/gateway-answer.ts';
+import { PROBLEM_TYPE, problemBody } from '../../doors/http/respond.ts';
 import { createClient } from '../client.ts';
 import type { AskedRateLimit, KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
 import {

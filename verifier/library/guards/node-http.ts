@@ -1,7 +1,7 @@
 // The entry `keyfence/http` of the package, for node:http, Connect and whatever has middleware of that form.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { credentialOf } from '../../http/credentials.ts';
+import { credentialOf } from '../../doors/http/credentials.ts';
 import { createGuard } from './guard.ts';
 import type {
   GuardedRequest,

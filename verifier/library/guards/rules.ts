@@ -10,8 +10,8 @@ import {
   namesOf,
   originIn,
   SOURCES,
-} from '../../http/credentials.ts';
-import { isIdentityHeader } from '../../http/gateway-answer.ts';
+} from '../../doors/http/credentials.ts';
+import { isIdentityHeader } from '../../doors/http/gateway-answer.ts';
 import { amountsOf } from '../held-key.ts';
 import type { AskedRateLimit, Costs, PermissionQuery, QuestionOptions } from '../key-verifier.ts';
 import {

@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../../../control-plane/apis/apis.ts';
-import { KeyImport } from '../../../../control-plane/keys/key-import.ts';
-import { Keys } from '../../../../control-plane/keys/keys.ts';
+import { Apis } from '../../../../control-plane/core/apis/apis.ts';
+import { KeyImport } from '../../../../control-plane/core/keys/key-import.ts';
+import { Keys } from '../../../../control-plane/core/keys/keys.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
 import { RedisDirectory } from '../../../../shared/protocol/follower/session.ts';

@@ -1,20 +1,24 @@
 import { describe, expect, test } from 'vitest';
-import { updateApi } from '../../../../control-plane/apis/apis.ts';
-import { recordEvents } from '../../../../control-plane/audit/audit.ts';
-import { announceBootstrap } from '../../../../control-plane/callers/bootstrap-keys.ts';
-import { createRootKey, readRootKey, updateRootKey } from '../../../../control-plane/callers/root-keys.ts';
-import { countCalls } from '../../../../control-plane/serve/rate-limits.ts';
+import { updateApi } from '../../../../control-plane/core/apis/apis.ts';
+import { announceBootstrap } from '../../../../control-plane/core/callers/bootstrap-keys.ts';
+import {
+  createRootKey,
+  readRootKey,
+  updateRootKey,
+} from '../../../../control-plane/core/callers/root-keys.ts';
+import { countCalls } from '../../../../control-plane/core/serve/rate-limits.ts';
+import { recordEvents } from '../../../../control-plane/subjects/audit/audit.ts';
 import { findKeys } from '../../../../shared/protocol/follower/pointers.ts';
 import { reapRun, writeChange, writeChanges } from '../../../../shared/protocol/log/change-log.ts';
 import { deletePointer, setPointer } from '../../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../../shared/protocol/log/new-log.ts';
 import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
-import { reportStatus } from '../../../../shared/protocol/reports/status-report.ts';
-import { addUsage } from '../../../../shared/protocol/reports/usage-report.ts';
 import { TOKEN_LEEWAY } from '../../../../shared/protocol/timing.ts';
 import { forgetApi, setLease, setTokens, sweepApi } from '../../../../shared/protocol/writer/sweep-store.ts';
 import { deniedCommands } from '../../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
+import { reportStatus } from '../../../../shared/reports/status-report.ts';
+import { addUsage } from '../../../../shared/reports/usage-report.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */

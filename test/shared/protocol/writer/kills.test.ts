@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { Keys } from '../../../../control-plane/keys/keys.ts';
+import { Keys } from '../../../../control-plane/core/keys/keys.ts';
 import { type RedisServer, startRedis } from '../../../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';

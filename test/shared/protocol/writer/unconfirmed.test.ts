@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../../../control-plane/apis/apis.ts';
-import { BootstrapKeys } from '../../../../control-plane/callers/bootstrap-keys.ts';
-import { RootKeys } from '../../../../control-plane/callers/root-keys.ts';
-import { Permissions } from '../../../../control-plane/callers/root-permissions.ts';
-import { KeyImport } from '../../../../control-plane/keys/key-import.ts';
-import { Keys } from '../../../../control-plane/keys/keys.ts';
+import { Apis } from '../../../../control-plane/core/apis/apis.ts';
+import { BootstrapKeys } from '../../../../control-plane/core/callers/bootstrap-keys.ts';
+import { RootKeys } from '../../../../control-plane/core/callers/root-keys.ts';
+import { Permissions } from '../../../../control-plane/core/callers/root-permissions.ts';
+import { KeyImport } from '../../../../control-plane/core/keys/key-import.ts';
+import { Keys } from '../../../../control-plane/core/keys/keys.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
 import { RedisChangeLog } from '../../../../shared/protocol/log/change-log.ts';

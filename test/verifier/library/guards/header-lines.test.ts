@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { bearerKey, credentialOf } from '../../../../verifier/http/credentials.ts';
-import { isIdentityHeader } from '../../../../verifier/http/gateway-answer.ts';
+import { bearerKey, credentialOf } from '../../../../verifier/doors/http/credentials.ts';
+import { isIdentityHeader } from '../../../../verifier/doors/http/gateway-answer.ts';
 import { hasIdentity, loneBearer, USUAL_HEADERS } from '../../../../verifier/library/guards/rules.ts';
 
 const NAMES = [

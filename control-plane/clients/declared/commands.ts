@@ -1,0 +1,253 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
+import { type Command, Option } from 'commander';
+import { stringify } from 'yaml';
+import { systemClock } from '#shared/process/clock.ts';
+import { fileError } from '../cli/commands/checkpoint.ts';
+import { CliError } from '../cli/exit.ts';
+import { commandAt } from '../cli/from-operations.ts';
+import type { Session } from '../cli/session.ts';
+import { count, printable, time } from '../cli/terminal/output.ts';
+import { confirm } from '../cli/terminal/print-change.ts';
+import { applyChanges, type Outcome } from './apply.ts';
+import { fieldNames, fieldsOf } from './export.ts';
+import { type Declared, readDeclared } from './files.ts';
+import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
+import { type Change, expectRoles, planOf } from './plan.ts';
+import { type Call, READERS, readPresent } from './present.ts';
+
+interface Options {
+  readonly file?: readonly string[];
+  readonly managedBy: string;
+  readonly prune?: true;
+  readonly force?: true;
+  readonly yes?: true;
+  readonly output?: string;
+}
+
+/** Changes that were planned, and of what they were planned. */
+interface Plan {
+  readonly keyfencePlan: 1;
+  readonly server: string;
+  readonly managedBy: string;
+  readonly declared: readonly Declared[];
+  readonly changes: readonly Change[];
+}
+
+const SET_MAX = 128;
+/** A change that somebody was faster than is planned anew so often. */
+const ROUNDS = 3;
+
+/** Adds `keyfence diff`, `plan`, `apply` and `export`. */
+export function declaredCommands(program: Command, session: Session): void {
+  const file = () => new Option('-f, --file <paths...>', 'files and folders that declare what shall be');
+  const set = () =>
+    new Option('--managed-by <set>', 'name of the set of files, which what they declare gets as managedBy')
+      .makeOptionMandatory()
+      .argParser((text) => {
+        if (text.length >= 1 && text.length <= SET_MAX) return text;
+        throw new CliError('USAGE', `--managed-by: give 1 to ${SET_MAX} characters`);
+      });
+  const prune = () => new Option('--prune', 'delete what the set has and its files no longer declare');
+  const force = () => new Option('--force', 'also if that is much of a kind');
+  const from = ' -f keyfence --managed-by shop';
+
+  commandAt(program, 'diff', 'show what apply would change; the exit status is 2 if that is something', [
+    `diff${from}`,
+  ])
+    .addOption(file().makeOptionMandatory())
+    .addOption(set())
+    .addOption(prune())
+    .addOption(force())
+    .action(async (options: Options) => {
+      const plan = await planned(session, options);
+      print(session, plan);
+      if (plan.changes.length > 0) session.end('DIFFERS');
+    });
+  commandAt(program, 'plan', 'write what apply would change into a file, for apply', [
+    `plan${from} -o plan.json`,
+  ])
+    .addOption(file().makeOptionMandatory())
+    .addOption(set())
+    .addOption(prune())
+    .addOption(force())
+    .requiredOption('-o, --output <file>', 'the file')
+    .action(async (options: Options) => {
+      const plan = await planned(session, options);
+      try {
+        writeFileSync(options.output ?? '', `${JSON.stringify(plan, null, 2)}\n`, { mode: 0o600 });
+      } catch (error) {
+        throw fileError(options.output ?? '', error);
+      }
+      print(session, plan);
+      if (plan.changes.length > 0) session.end('DIFFERS');
+    });
+  const help =
+    'bring Keyfence to what files declare; when this returns, no verifier answers from the earlier state';
+  commandAt(program, 'apply [plan]', help, ['apply plan.json --yes', `apply${from} --prune --yes`])
+    .addOption(file())
+    .addOption(set().makeOptionMandatory(false))
+    .addOption(prune())
+    .addOption(force())
+    .option('--yes', 'do not ask')
+    .action((plan: string | undefined, options: Options) =>
+      plan === undefined ? applyFiles(session, options) : applyPlan(session, plan, options),
+    );
+  commandAt(program, 'export', 'write what a set declares as a file for apply, without secrets', [
+    'export --managed-by shop',
+  ])
+    .addOption(new Option('--managed-by <set>', 'only what this set declares; without it, all but keys'))
+    .addOption(new Option('--kind <kinds...>', 'only these kinds').choices(KIND_NAMES))
+    .action((options: { managedBy?: string; kind?: readonly Kind[] }) => exportFiles(session, options));
+}
+
+/** Calls that may be repeated are, for about as long as a person waits. */
+async function callOf(session: Session): Promise<{ readonly call: Call; readonly server: string }> {
+  const client = await session.controlPlane();
+  const call: Call = (operation, input = {}) => session.callPatiently(client, operation, input);
+  return { call, server: client.place };
+}
+
+async function planned(session: Session, options: Options): Promise<Plan> {
+  const declared = readDeclared(options.file ?? []);
+  const { call, server } = await callOf(session);
+  const { managedBy, prune = false, force = false } = options;
+  const present = await readPresent(call, declared, managedBy, prune);
+  const changes = planOf(declared, present, { set: managedBy, prune, force });
+  await expectRoles(call, declared, changes);
+  return { keyfencePlan: 1, server, managedBy, declared, changes };
+}
+
+async function applyFiles(session: Session, options: Options): Promise<void> {
+  if (!options.file || options.managedBy === undefined)
+    throw new CliError('USAGE', 'give a plan, or -f and --managed-by');
+  let plan = await planned(session, options);
+  if (plan.changes.length === 0 || !session.json) print(session, plan);
+  if (plan.changes.length === 0) return;
+  await agree(session, plan.changes, options);
+  const { call } = await callOf(session);
+  for (let round = 1; ; round++) {
+    const outcome = await applyChanges(call, plan.changes, systemClock);
+    const conflicts = outcome.failed.filter(({ error }) => error.code === 'CONFLICT');
+    if (conflicts.length === 0 || round === ROUNDS) return report(session, outcome);
+    plan = await planned(session, options);
+    const isStill = (change: Change) => plan.changes.some((each) => isDeepStrictEqual(each, change));
+    if (conflicts.every(({ change }) => isStill(change))) return report(session, outcome);
+    session.note('Somebody else changed some of it meanwhile; planned again.');
+    if (plan.changes.length === 0) return print(session, plan);
+  }
+}
+
+async function applyPlan(session: Session, file: string, options: Options): Promise<void> {
+  if (options.file) throw new CliError('USAGE', 'give either a plan or -f');
+  const plan = readPlan(file);
+  const { server, managedBy, declared, changes } = plan;
+  const { call, server: place } = await callOf(session);
+  if (server !== place)
+    throw new CliError('USAGE', `${file} was planned for ${server}, and this is ${place}; plan again`);
+  const isAll = changes.some(({ action }) => action === 'delete');
+  const present = await readPresent(call, declared, managedBy, isAll);
+  const moved = changes.filter(({ id, version }) => present.get(id)?.version !== version);
+  if (moved.length > 0) {
+    const names = moved
+      .slice(0, 5)
+      .map(({ id }) => id)
+      .join(', ');
+    throw new CliError(
+      'NO',
+      `nothing was done: since ${file} was planned, somebody changed ${names}; plan again`,
+      { code: 'CONFLICT' },
+    );
+  }
+  if (changes.length === 0 || !session.json) print(session, plan);
+  if (changes.length === 0) return;
+  await agree(session, changes, options);
+  report(session, await applyChanges(call, changes, systemClock));
+}
+
+function readPlan(file: string): Plan {
+  try {
+    const plan = JSON.parse(readFileSync(file, 'utf8'));
+    if (plan?.keyfencePlan === 1) return plan;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw fileError(file, error);
+  }
+  throw new CliError('USAGE', `${file} is no plan; write one with keyfence plan`);
+}
+
+async function agree(session: Session, changes: readonly Change[], { yes }: Options): Promise<void> {
+  await confirm(
+    session,
+    `make ${count(changes.length)} ${changes.length === 1 ? 'change' : 'changes'}`,
+    yes === true,
+  );
+}
+
+const MARKS = { create: '+', change: '~', delete: '-' } as const;
+
+function print(session: Session, { changes, server }: Plan): void {
+  session.note(`Compared with ${server}:`);
+  session.print({ server, changes: changes.map(({ action, id, fields }) => ({ action, id, fields })) }, () =>
+    linesOf(changes),
+  );
+}
+
+function linesOf(changes: readonly Change[]): string {
+  const lines: string[] = [];
+  for (const { action, id, fields, driftedAt } of changes) {
+    const drift = driftedAt === undefined ? '' : `  (changed by others since ${time(driftedAt)})`;
+    lines.push(`${MARKS[action]} ${printable(id)}${drift}`);
+    if (action === 'change')
+      for (const { field, before, after } of fields)
+        lines.push(`    ${field}: ${printable(valueText(before))} → ${printable(valueText(after))}`);
+  }
+  const of = (action: Change['action']) => count(changes.filter((change) => change.action === action).length);
+  const sum = `${of('create')} to create, ${of('change')} to change, ${of('delete')} to delete`;
+  return [...lines, `${changes.length === 0 ? 'Nothing to change' : sum}.`].join('\n');
+}
+
+const valueText = (value: unknown) =>
+  value === undefined || value === null ? 'none' : JSON.stringify(value);
+
+function report(session: Session, { done, failed, remainder, propagation }: Outcome): void {
+  for (const { change, error } of failed)
+    session.report(
+      { error: { code: error.code, id: change.id, message: error.message } },
+      `keyfence: ${change.id}: ${error.message}`,
+    );
+  const rest = remainder + failed.length;
+  const sum = `${count(done.length)} ${done.length === 1 ? 'change' : 'changes'} made${rest > 0 ? `, ${count(rest)} not` : ''}`;
+  const laggards = propagation?.laggards.join(', ') || 'its replicas';
+  const state = !propagation
+    ? ''
+    : propagation.state === 'complete'
+      ? `; complete everywhere after ${count(Math.round(propagation.tookMs))} ms`
+      : `; pending: not confirmed by ${laggards}`;
+  session.print(
+    {
+      done: done.map(({ id, action }) => ({ id, action })),
+      failed: failed.length,
+      remainder,
+      ...propagation,
+    },
+    () => `${sum}${state}.`,
+  );
+  if (failed.length > 0) session.end(failed[0]?.error.exit ?? 'NO');
+  else if (propagation?.state === 'pending') session.end('PENDING');
+}
+
+async function exportFiles(
+  session: Session,
+  { managedBy, kind }: { managedBy?: string; kind?: readonly Kind[] },
+): Promise<void> {
+  const { call } = await callOf(session);
+  const kinds = kind ?? KIND_NAMES.filter((each) => each !== 'Key' || managedBy !== undefined);
+  for (const each of kinds) {
+    const names = fieldNames(each);
+    for (const answer of await READERS[each](call, [], managedBy, true)) {
+      if (managedBy !== undefined && answer['managedBy'] !== managedBy) continue;
+      if (rulesOf(each).ids.some((name) => answer[name] === undefined)) continue;
+      process.stdout.write(`---\n${stringify({ kind: each, ...fieldsOf(names, answer) })}`);
+    }
+  }
+}
