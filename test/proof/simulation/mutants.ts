@@ -79,7 +79,7 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
   },
   'any creation at a replica': {
     breaks: 'A key from a replica counts although the follower has not seen its creation. (I11)',
-    seed: NEARBY_SEEDS + 822,
+    seed: NEARBY_SEEDS + 1452,
     file: READ_NEARBY,
     edits: [["or tonumber(found[2]) > tonumber(string.match(mark, '^%d+'))", '']],
   },
@@ -851,7 +851,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'each look-up waits anew': {
     breaks: 'Questions about more keys than memory has room for are never answered. (I2)',
-    seed: SHARED_LIMIT_SEEDS + 110,
+    seed: SHARED_LIMIT_SEEDS + 446,
     file: 'verifier/core/verifier.ts',
     edits: [['this.#lookUp(question, sinceMs);\n', 'this.#lookUp(question, this.#clock.monotonicMs());\n']],
   },
