@@ -818,12 +818,6 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     file: CREDITS,
     edits: [['local paid = math.max(0, math.min(owed, back, old - left))', 'local paid = 0']],
   },
-  'new work hides what came back': {
-    breaks: 'What work from before a decrement gives back pays nothing while newer work goes on. (I24)',
-    seed: CHANGING_LIMIT_SEEDS + 5_783_800,
-    file: CREDITS,
-    edits: [['tonumber(divide) == known', 'tonumber(divide) == -1']],
-  },
   'a refill forgets what is held': {
     breaks: 'A refill does not count what work holds, and it comes back on top. (I14)',
     seed: CHANGING_LIMIT_SEEDS + 52,
