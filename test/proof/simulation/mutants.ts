@@ -451,7 +451,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   },
   'places by a late turn': {
     breaks: 'A turn about places counts however late it comes. (I23)',
-    seed: HOLD_SEEDS + 10_203,
+    seed: HOLD_SEEDS + 81,
     file: EXCHANGE,
     edits: [
       [
@@ -827,7 +827,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   'a refill counts on what is spoken for': {
     breaks:
       'A refill brings, on top of its amount, what is owed of credits that are spoken for and may be spent. (I12)',
-    seed: CHANGING_LIMIT_SEEDS + 901,
+    seed: CHANGING_LIMIT_SEEDS + 1,
     file: CREDITS,
     edits: [['(live(name) and granted - spent - spoken or 0) +', '(live(name) and granted - spent or 0) +']],
   },
@@ -839,7 +839,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'a release spends without a lease': {
     breaks: 'A verifier that slept charges more from credits that were all taken off meanwhile. (I24)',
-    seed: CHANGING_LIMIT_SEEDS + 88,
+    seed: CHANGING_LIMIT_SEEDS + 1647,
     file: 'verifier/metering/holds.ts',
     edits: [["    if (!pool.isLive) throw unavailable('not in sync with Redis');\n", '']],
   },
@@ -872,7 +872,7 @@ const OF_PLANS: Readonly<Record<string, Mutant>> = {
   },
   'an override changes no limit': {
     breaks: 'What was granted before an override went up and down can be spent after that. (I15)',
-    seed: CHANGING_PLAN_SEEDS + 5,
+    seed: CHANGING_PLAN_SEEDS + 86,
     file: 'verifier/metering/rate-limits.ts',
     edits: [['isExact: false }, obeyedAtMs);', 'isExact: false });']],
   },
@@ -884,7 +884,7 @@ const OF_PLANS: Readonly<Record<string, Mutant>> = {
   },
   'all is granted under the lowest limit': {
     breaks: 'A question takes what is beyond its limit. (I15)',
-    seed: CHANGING_PLAN_SEEDS + 26,
+    seed: CHANGING_PLAN_SEEDS + 4,
     file: EXCHANGE,
     edits: [['left - 1, 0, limit - b}', 'left - 1, 0, 0}']],
   },
