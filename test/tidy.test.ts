@@ -133,7 +133,8 @@ const ENDS: Readonly<Record<string, RegExp>> = {
   verifier: /^shared\/(protocol\/(writer|log|history)\/|metering\/settle-credits\.ts$)/,
 };
 /** Scripts that read records of the protocol from above. */
-const READERS = /^control-plane\/(core\/records\/(read-key|list-keys)|subjects\/duties\/survey-keys)\.lua$/;
+const READERS =
+  /^control-plane\/(core\/records\/(read-key|list-keys|list-declared)|subjects\/duties\/survey-keys)\.lua$/;
 /** How credits change, which scripts of the log include. */
 const PLUG = /^shared\/metering\/(change-credits|credits|sharing)\.lua$/;
 

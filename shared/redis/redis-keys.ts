@@ -67,6 +67,9 @@ export function indexOf(apiId: string, keyId: string): string {
 /** Sorted set: a key that expires → when its next webhook is due, Unix milliseconds; 0 = not computed yet. */
 export const expiryIndex = (apiId: string): string => `kf:{${apiId}}:due`;
 
+/** Sorted set, scores 0: `<managedBy>`, U+0000 and the id of each key or other record that has a `managedBy`. */
+export const declaredIndex = (apiId: string): string => `kf:{${apiId}}:by`;
+
 /**
  * Hash: a key that was disabled because nobody used it → the change, as disable-unused.lua writes it; until the audit log
  * has it.

@@ -1064,6 +1064,8 @@ export interface Operations {
       readonly expiresBefore?: string | number | undefined;
       /** Only what this set of files declares. */
       readonly managedBy?: string | undefined;
+      /** Only what has a `managedBy` that begins with this, in the order of `managedBy`. A page may be short and still have a cursor. */
+      readonly managedByPrefix?: string | undefined;
       /** `-`: the greatest value first. `lastUsedAt` begins with the key that has been unused the longest. */
       readonly sort?: 'createdAt' | '-createdAt' | 'name' | '-name' | 'expires' | '-expires' | 'lastUsedAt' | '-lastUsedAt' | undefined;
     };
@@ -1618,6 +1620,8 @@ export interface Operations {
       readonly search?: string | undefined;
       /** Only what this set of files declares. */
       readonly managedBy?: string | undefined;
+      /** Only what has a `managedBy` that begins with this, in the order of `managedBy`. A page may be short and still have a cursor. */
+      readonly managedByPrefix?: string | undefined;
       /** true: each with what getAllowances answers, and at the cost of that. */
       readonly allowances?: boolean | undefined;
     };

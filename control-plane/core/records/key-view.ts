@@ -9,7 +9,7 @@ import {
 } from '#shared/protocol/records/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, declaredIndex, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import { folded, formsOf } from './search.ts';
 
@@ -30,6 +30,12 @@ export const listKeys = command(
   ['head', 'index', 'source'],
   ['base', 'order', 'from', 'limit', 'most', 'conditions', '...letters'],
   unlessEmpty(row('total#', 'next', '...rows[]')),
+);
+const listDeclared = command(
+  new URL('./list-declared.lua', import.meta.url),
+  ['head', 'index', 'declared'],
+  ['base', 'place', 'prefix', 'after', 'limit', 'most', 'conditions', '...letters'],
+  unlessEmpty(row('total#', 'more', 'last', '...rows[]')),
 );
 
 /** Credits of a key that has credits. */
@@ -99,6 +105,14 @@ export interface KeyFilter {
   readonly search?: string;
 }
 
+/** One page of a listing in the order of `managedBy`. */
+export interface DeclaredPage {
+  readonly keys: readonly Key[];
+  readonly total: number;
+  /** Behind which the next page begins; undefined on the last page. */
+  readonly next?: string;
+}
+
 /** One page of a listing. */
 export interface KeyPage {
   readonly keys: readonly Key[];
@@ -149,6 +163,35 @@ export class KeyView {
     index = apiKeys(apiId).index,
   ): Promise<KeyPage | undefined> {
     return this.#list(apiId, filter, limit, order, from ?? '', index);
+  }
+
+  /**
+   * One page of the keys whose `managedBy` begins with a prefix, in the order of `managedBy`, of an API or another `index`;
+   * undefined if there is no such API. May be short and still have a `next`, as `list`.
+   * @param after `next` of the page before; '' = from the start
+   */
+  async listDeclared(
+    apiId: string,
+    prefix: string,
+    filter: KeyFilter,
+    limit: number,
+    after: string,
+    index = apiKeys(apiId).index,
+  ): Promise<DeclaredPage | undefined> {
+    const { head, base } = apiKeys(apiId);
+    const { externalId, ...others } = filter;
+    const page = await this.#send(
+      listDeclared({
+        ...{ head, index, declared: declaredIndex(apiId), base, place: index.slice(base.length) },
+        ...{ prefix, after, limit, most: EXAMINED_MAX, conditions: conditionsOf(others), letters: LETTERS },
+      }),
+    );
+    if (page === undefined) return undefined;
+    const keys = page.rows.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields));
+    return {
+      keys: externalId === undefined ? keys : keys.filter((key) => key.externalId === externalId),
+      ...{ total: page.total, ...(page.more ? { next: page.last } : {}) },
+    };
   }
 
   /**

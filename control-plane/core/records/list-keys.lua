@@ -11,9 +11,9 @@
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
 -- include ../../../shared/metering/credits.lua
 -- include filter.lua
+-- include key-row.lua
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
-local credits
 local condition = conditions ~= '' and cjson.decode(conditions)
 limit = tonumber(limit)
 most = condition and tonumber(most) or limit
@@ -36,16 +36,7 @@ for i = 1, #found, 2 do
   end
   local keyId = found[i]
   if not condition or matches(condition, base, keyId) then
-    local f = redis.call('HMGET', base .. 'k:' .. keyId, 'M', 'm', unpack(letters))
-    if f[1] then f[2] = redis.call('GET', base .. 'm:' .. keyId) end
-    local key = {keyId}
-    for n = 2, #f do key[n] = f[n] or '' end
-    local pool = redis.call('HGET', base .. 'k:' .. keyId, 'q')
-    if pool then
-      credits = credits or creditsOf(base .. 'members', base .. 'held')
-      for _, value in ipairs({credits.look(base .. 'q:' .. pool)}) do key[#key + 1] = value end
-    end
-    page[#page + 1] = key
+    page[#page + 1] = rowOf(base, keyId, letters)
   end
 end
 return page

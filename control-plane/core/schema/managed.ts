@@ -24,6 +24,17 @@ export const MANAGED_FILTER = {
   ),
 };
 
+/** The beginning of it in a listing. */
+export const MANAGED_PREFIX = {
+  managedByPrefix: Type.Optional(
+    Type.String({
+      ...{ minLength: 1, maxLength: LENGTH_MAX },
+      description:
+        'Only what has a `managedBy` that begins with this, in the order of `managedBy`. A page may be short and still have a cursor.',
+    }),
+  ),
+};
+
 /** The same in answers. */
 export const MANAGED_VIEW = {
   managedBy: Type.Optional(Type.String({ description: 'Name of the set of files that declares it.' })),

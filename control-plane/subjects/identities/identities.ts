@@ -119,6 +119,25 @@ export class Identities {
     return { identities: keys.map(identityOf), ...rest };
   }
 
+  /** The same of those whose `managedBy` begins with a prefix, in the order of that, after `next` of the page before. */
+  async listDeclared(
+    prefix: string,
+    limit: number,
+    after: string,
+    { search = '', managedBy }: { readonly search?: string; readonly managedBy?: string } = {},
+  ): Promise<{
+    readonly identities: readonly Identity[];
+    readonly total: number;
+    readonly next?: string;
+  }> {
+    const index = indexOf(SHARED_LOG, identityIdOf(''));
+    const filter = { search, ...(managedBy === undefined ? {} : { managedBy }) };
+    const page = await this.#options.view.listDeclared(SHARED_LOG, prefix, filter, limit, after, index);
+    if (!page) return { identities: [], total: 0 };
+    const { keys, ...rest } = page;
+    return { identities: keys.map(identityOf), ...rest };
+  }
+
   /**
    * One page of the APIs that have keys with this `externalId`, ordered by id; it may be empty and still have a
    * `next`.

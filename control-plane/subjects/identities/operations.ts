@@ -31,7 +31,13 @@ import {
 import { checkMeta, ExternalId, FIELDS } from '../../core/schema/key-fields.ts';
 import { Concurrency, checkLimits, Ratelimits, RatelimitsView } from '../../core/schema/limits.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor, Search } from '../../core/schema/lists.ts';
-import { CHANGED_MANAGED, MANAGED_FILTER, MANAGED_VIEW, NEW_MANAGED } from '../../core/schema/managed.ts';
+import {
+  CHANGED_MANAGED,
+  MANAGED_FILTER,
+  MANAGED_PREFIX,
+  MANAGED_VIEW,
+  NEW_MANAGED,
+} from '../../core/schema/managed.ts';
 import { Count, Fields, Id, List } from '../../core/schema/primitives.ts';
 import { GivenRoles } from '../../core/schema/slugs.ts';
 import { operation } from '../../core/serve/operation.ts';
@@ -197,8 +203,8 @@ export const getIdentity = operation({
 });
 
 const SEARCH = Search('the `externalId` or the id');
-/** The creation number at which the page begins. */
-const LIST_IDENTITIES_PLACE = /^identity:(\d{1,15})$/;
+/** The creation number at which the page begins, or behind which `managedBy` and id. */
+const LIST_IDENTITIES_PLACE = /^(?:identity:(\d{1,15})|declared:(.*))$/s;
 
 export const listIdentities = operation({
   name: 'identities.listIdentities',
@@ -208,9 +214,10 @@ export const listIdentities = operation({
   permissions: ['root.*.read_identity'],
   request: Fields({
     limit: Limit('Identities'),
-    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
+    cursor: PageCursor({ minLength: 1, maxLength: 1500 }),
     search: SEARCH,
     ...MANAGED_FILTER,
+    ...MANAGED_PREFIX,
     allowances: Type.Optional(
       Type.Union([Type.Literal('true'), Type.Literal('false')], {
         description: 'true: each with what getAllowances answers, and at the cost of that.',
@@ -232,12 +239,10 @@ export const listIdentities = operation({
   ) {
     const { identities, roles } = needs;
     const listing = ['listIdentities', filter] as const;
-    const [from] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
-    const { next, total, ...page } = await identities.list(
-      Number(limit),
-      from === undefined ? undefined : Number(from),
-      filter,
-    );
+    const [from, after = ''] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
+    const { next, total, ...page } = await (filter.managedByPrefix === undefined
+      ? identities.list(Number(limit), from === undefined ? undefined : Number(from), filter)
+      : identities.listDeclared(filter.managedByPrefix, Number(limit), after, filter));
     const add = async () => {
       const apiIds = await countedApis(caller, needs);
       return Promise.all(
@@ -250,7 +255,11 @@ export const listIdentities = operation({
     const listed = allowances === 'true' ? await needs.costlyReads.run(caller.id, add) : page.identities;
     return {
       ...{ identities: await roles.withRoleNames(listed), total },
-      ...(next === undefined ? {} : { cursor: makeCursor(listing, `identity:${next}`) }),
+      ...(next === undefined
+        ? {}
+        : {
+            cursor: makeCursor(listing, typeof next === 'string' ? `declared:${next}` : `identity:${next}`),
+          }),
     };
   },
 });

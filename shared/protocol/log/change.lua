@@ -150,6 +150,10 @@ local function change(operation, keyId, record, long, condition, needs, fields)
       set[#set + 1] = now
     end
     redis.call(unpack(set))
+    if patch.B and patch.B ~= managedBy then
+      if managedBy then redis.call('ZREM', base .. 'by', managedBy .. '\0' .. keyId) end
+      if patch.B ~= '' then redis.call('ZADD', base .. 'by', 0, patch.B .. '\0' .. keyId) end
+    end
     if operation == 'create' then redis.call('ZADD', index, sequence, keyId) end
     if patch.x == '' then redis.call('ZREM', base .. 'due', keyId)
     elseif patch.x then redis.call('ZADD', base .. 'due', 0, keyId) end
@@ -165,6 +169,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
       redis.call('HDEL', base .. 'k:' .. predecessor, 'T', 'Y')
     end
     redis.call('ZREM', index, keyId)
+    if managedBy then redis.call('ZREM', base .. 'by', managedBy .. '\0' .. keyId) end
     if old[AT.x] then redis.call('ZREM', base .. 'due', keyId) end
     if owner then redis.call('ZREM', base .. 'o:' .. owner, keyId) end
   elseif operation == 'api-deleted' then

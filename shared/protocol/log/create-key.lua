@@ -30,9 +30,10 @@ if not created and auto ~= '1' then return 'NO_API' end
 local present = (prefix or '') .. ' ' .. (bytes or '')
 if defaults ~= '*' and defaults ~= present then return {'OTHER_DEFAULTS', present} end
 if redis.call('EXISTS', record) == 1 then return 'EXISTS' end
-local expires
+local expires, managedBy
 for i = 1, #fields, 2 do
-  if fields[i] == 'x' then expires = fields[i + 1] end
+  if fields[i] == 'x' then expires = fields[i + 1]
+  elseif fields[i] == 'B' then managedBy = fields[i + 1] end
 end
 local given = ''
 if usual and not expires then
@@ -59,6 +60,7 @@ elseif meta ~= '' then
 end
 redis.call('ZADD', index, number, keyId)
 if expires then redis.call('ZADD', base .. 'due', 0, keyId) end
+if managedBy then redis.call('ZADD', base .. 'by', 0, managedBy .. '\0' .. keyId) end
 kinds = kinds or ''
 if foreign ~= '0' and not string.find(' ' .. kinds .. ' ', ' ' .. foreign .. ' ', 1, true) then
   redis.call('HSET', head, 'foreign', kinds == '' and foreign or kinds .. ' ' .. foreign)

@@ -82,8 +82,9 @@ if bytes ~= '' then
 end
 local number = addCreation(head, creations, kept, content .. ' ' .. version)
 redis.call('HSET', new, 'i', number, unpack(fields))
-local owner, apart, newExpires = unpack(redis.call('HMGET', new, 'o', 'M', 'x'))
+local owner, apart, newExpires, managedBy = unpack(redis.call('HMGET', new, 'o', 'M', 'x', 'B'))
 if newExpires then redis.call('ZADD', base .. 'due', 0, newId) end
+if managedBy then redis.call('ZADD', base .. 'by', 0, managedBy .. '\0' .. newId) end
 if apart then redis.call('SET', newLong, redis.call('GET', sourceLong)) end
 redis.call('ZADD', index, number, newId)
 if owner then redis.call('ZADD', base .. 'o:' .. owner, number, newId) end

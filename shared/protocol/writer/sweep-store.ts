@@ -4,6 +4,7 @@ import {
   apiKeys,
   apiList,
   apiUsageKey,
+  declaredIndex,
   expiryIndex,
   identityIndexKey,
   metaKey,
@@ -42,7 +43,20 @@ export const sweepApi = command(
 );
 export const forgetApi = command(
   new URL('./forget-api.lua', import.meta.url),
-  ['head', 'log', 'members', 'index', 'creations', 'held', 'usage', 'tags', 'due', 'marks', 'unused'],
+  [
+    'head',
+    'log',
+    'members',
+    'index',
+    'creations',
+    'held',
+    'usage',
+    'tags',
+    'due',
+    'marks',
+    'unused',
+    'declared',
+  ],
   ['...days'],
   (reply) => reply === 1,
 );
@@ -69,7 +83,13 @@ export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> 
       usage: apiUsageKey(apiId),
       tags: tagUsageKey(apiId, ''),
     },
-    ...{ due: expiryIndex(apiId), marks: poolMarks(apiId), unused: unusedKeys(apiId), days },
+    ...{
+      due: expiryIndex(apiId),
+      marks: poolMarks(apiId),
+      unused: unusedKeys(apiId),
+      declared: declaredIndex(apiId),
+      days,
+    },
   });
 }
 

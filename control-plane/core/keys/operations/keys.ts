@@ -29,7 +29,7 @@ import {
 import { checkMeta, ExternalId, OPTIONAL_FIELDS, OwnerId, withoutAliases } from '../../schema/key-fields.ts';
 import { checkLimits } from '../../schema/limits.ts';
 import { Cursor, Limit, makeCursor, Only, openCursor, PageCursor, Search } from '../../schema/lists.ts';
-import { MANAGED_FILTER, NEW_MANAGED } from '../../schema/managed.ts';
+import { MANAGED_FILTER, MANAGED_PREFIX, NEW_MANAGED } from '../../schema/managed.ts';
 import { checkPlaces } from '../../schema/places.ts';
 import {
   ApiId,
@@ -188,7 +188,7 @@ const PLACE = /^(\d{1,15}):(.*)$/s;
 /** Maximum length of a cursor: one with a name of 256 characters of 4 bytes has 1,407. */
 const CURSOR_MAX = 1500;
 
-type Order = 'asc' | 'desc' | ValueOrder;
+type Order = 'asc' | 'desc' | ValueOrder | { readonly managedByPrefix: string };
 
 export const listKeys = operation({
   name: 'apis.listKeys',
@@ -222,6 +222,7 @@ export const listKeys = operation({
     ),
     expiresBefore: Moment('only keys that expire before then, or have.'),
     ...MANAGED_FILTER,
+    ...MANAGED_PREFIX,
     sort: Type.Union(
       [
         Type.Literal('createdAt'),
@@ -252,9 +253,22 @@ export const listKeys = operation({
     needs: NameStores & { view: KeyView; orderedKeys: OrderedKeys; usage: UsageView },
   ) {
     const { usage, clock } = needs;
-    const { apiId, limit, cursor, sort, enabled, externalId, name, search, state, managedBy, ...others } =
+    const { apiId, limit, cursor, sort, enabled, externalId, name, search, state, managedBy, ...rest } =
       withoutAliases(request);
-    const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
+    const { managedByPrefix, ...others } = rest;
+    if (managedByPrefix !== undefined && sort !== 'createdAt')
+      throw new ApiError(
+        'BAD_REQUEST',
+        'sort: with managedByPrefix, keys are in the order of managedBy; leave it out',
+      );
+    const order: Order =
+      managedByPrefix === undefined
+        ? sort === 'createdAt'
+          ? 'asc'
+          : sort === '-createdAt'
+            ? 'desc'
+            : sort
+        : { managedByPrefix };
     const filter: KeyFilter = {
       ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
       ...(externalId === undefined ? {} : { externalId }),
@@ -320,6 +334,10 @@ async function readPage(
   order: Order,
   place: Place | undefined,
 ) {
+  if (typeof order === 'object') {
+    const page = await view.listDeclared(apiId, order.managedByPrefix, filter, limit, place?.value ?? '');
+    return page && { ...page, next: page.next === undefined ? undefined : { number: 0, value: page.next } };
+  }
   if (order !== 'asc' && order !== 'desc')
     return orderedKeys.list(caller, apiId, filter, limit, order, place);
   const page = await view.list(apiId, filter, limit, order, place?.number);

@@ -133,3 +133,91 @@ test('an import declares its keys, and keeps them', async () => {
   expect([first.result, again]).toEqual(['created', { result: 'exists', keyId: first.keyId }]);
   expect(await fleet.ok('keys.getKey', { keyId: first.keyId })).toMatchObject({ managedBy: 'imported' });
 });
+
+describe('managedByPrefix', () => {
+  const API = 'declared';
+  /** All keys whose `managedBy` begins with a prefix, from pages of two. */
+  const listed = async (prefix: string, query: object = { apiId: API }, operation = 'apis.listKeys') => {
+    const all: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const input = { ...query, managedByPrefix: prefix, limit: '2', ...(cursor && { cursor }) };
+      const page = await fleet.ok(operation, input);
+      const items = (page.keys ?? page.identities) as { managedBy: string }[];
+      all.push(...items.map(({ managedBy }) => managedBy));
+      cursor = page.cursor;
+    } while (cursor);
+    return all;
+  };
+  const create = (managedBy?: string) =>
+    fleet.ok('keys.createKey', { apiId: API, ...(managedBy && { managedBy }) });
+  beforeAll(() => fleet.ok('apis.createApi', { apiId: API, name: 'Declared' }));
+
+  test('lists by it all that creations, changes, rotations and deletions leave', async () => {
+    const ids: string[] = [];
+    for (const name of ['a/5', 'a/1', 'b/1', 'a/3', 'a/2', 'a', undefined, 'a\u0000/4', 'ä/1'])
+      ids.push((await create(name)).keyId);
+    expect(await listed('a/')).toEqual(['a/1', 'a/2', 'a/3', 'a/5']);
+    expect((await listed('a')).sort()).toEqual(['a', 'a\u0000/4', 'a/1', 'a/2', 'a/3', 'a/5']);
+    expect(await listed('ä')).toEqual(['ä/1']);
+    const [five, one, b, three, two, , none] = ids;
+    await fleet.ok('keys.updateKey', { keyId: five, managedBy: 'a/0' });
+    await fleet.ok('keys.updateKey', { keyId: one, managedBy: null });
+    await fleet.ok('keys.updateKey', { keyId: b, name: 'only this' });
+    await fleet.ok('keys.updateKey', { keyId: none, managedBy: 'a/9' });
+    await fleet.ok('keys.deleteKey', { keyId: two });
+    const again = await fleet.ok('keys.rerollKey', { keyId: three, expiration: 0 });
+    expect(await listed('a/')).toEqual(['a/0', 'a/3', 'a/3', 'a/9']);
+    await fleet.ok('keys.deleteKey', { keyId: again.keyId });
+    expect(await listed('a/')).toEqual(['a/0', 'a/3', 'a/9']);
+    expect(await listed('b/')).toEqual(['b/1']);
+  });
+
+  test('goes with other conditions, and with no order', async () => {
+    const { keyId } = await create('c/1');
+    await create('c/2');
+    await fleet.ok('keys.updateKey', { keyId, enabled: false, externalId: 'acme' });
+    expect(await listed('c/', { apiId: API, enabled: 'false' })).toEqual(['c/1']);
+    expect(await listed('c/', { apiId: API, state: 'disabled' })).toEqual(['c/1']);
+    expect(await listed('c/', { apiId: API, externalId: 'acme' })).toEqual(['c/1']);
+    const { status, body } = await fleet.admin('apis.listKeys', {
+      ...{ apiId: API, managedByPrefix: 'c/', sort: 'name' },
+    });
+    expect([status, body.error.message]).toEqual([
+      400,
+      expect.stringContaining('sort: with managedByPrefix'),
+    ]);
+  });
+
+  test('finds records from before there was an index', async () => {
+    const { declared, head } = { declared: `kf:{old}:by`, head: apiKeys('old').head };
+    await fleet.ok('apis.createApi', { apiId: 'old', name: 'Old' });
+    const keys = Array.from({ length: 1100 }, (_, i) => ({
+      ...{ sha256: i.toString(16).padStart(64, '0'), managedBy: `set/${String(i).padStart(4, '0')}` },
+    }));
+    let keyId = '';
+    for (let i = 0; i < keys.length; i += 100) {
+      const { results } = await fleet.ok('keys.importKeys', { apiId: 'old', keys: keys.slice(i, i + 100) });
+      keyId = results.at(-1).keyId;
+    }
+    await fleet.client.del(declared);
+    await fleet.client.hdel(head, 'by:idx');
+    await fleet.ok('keys.updateKey', { keyId, managedBy: 'set/new' });
+    const all = await listed('set/', { apiId: 'old' });
+    expect(all).toEqual([...keys.slice(0, -1).map(({ managedBy }) => managedBy), 'set/new']);
+  });
+
+  test('passes over what is in the index alone', async () => {
+    await create('d/1');
+    await fleet.client.zadd(`kf:{${API}}:by`, 0, 'd/0\u0000key_gone', 0, 'd/2\u0000key_gone');
+    expect(await listed('d/')).toEqual(['d/1']);
+  });
+
+  test('lists identities', async () => {
+    for (const n of [3, 1, 2])
+      await fleet.ok('identities.createIdentity', { externalId: `e${n}`, managedBy: `e/${n}` });
+    // A role of the same log.
+    await fleet.ok('permissions.createRole', { name: 'e', managedBy: 'e/4' });
+    expect(await listed('e/', {}, 'identities.listIdentities')).toEqual(['e/1', 'e/2', 'e/3']);
+  });
+});

@@ -327,7 +327,15 @@ describe('APIs', () => {
   test('are forgotten once nothing is left of them', async () => {
     const keys = {
       ...{ head: 'head', log: 'log', members: 'members', index: 'index', creations: 'creations' },
-      ...{ held: 'held', usage: 'usage', tags: 'tags', due: 'due', marks: 'marks', unused: 'unused' },
+      ...{
+        held: 'held',
+        usage: 'usage',
+        tags: 'tags',
+        due: 'due',
+        marks: 'marks',
+        unused: 'unused',
+        declared: 'declared',
+      },
     };
     const forget = () => run(forgetApi({ ...keys, days: [20_000, 20_001] }));
     for (const usage of ['usage', 'tags20000', 'tags20001']) await at.redis.hset(usage, 'x', '1');
