@@ -39,7 +39,8 @@ at "${BACKUP_S_MAX:-3600}" --rdb "$copy/dump.rdb" >"$copy/log" 2>&1 || fail "$ho
 cd "$copy"
 redis-server --port 0 --unixsocket socket --save '' --appendonly no --logfile log --daemonize no &
 server=$!
-trap 'kill $server 2>/dev/null; rm -rf "$copy"' EXIT
+# A server that ends still writes its log.
+trap 'kill $server 2>/dev/null; wait $server || :; rm -rf "$copy"' EXIT
 restored=
 # While it reads the copy it answers, but not with a number.
 until [ -n "$restored" ] && [ -z "$(echo "$restored" | tr -d '0-9')" ]; do

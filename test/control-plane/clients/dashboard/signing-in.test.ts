@@ -70,7 +70,7 @@ onStage('signing in', (stage) => {
     await page.context().setOffline(true);
     await page.getByRole('link', { name: 'Fleet' }).click();
     await page.getByText('Connection to the control plane lost').waitFor();
-    await page.getByText('Trying again…').waitFor();
+    await page.getByText('Trying again…').first().waitFor();
     await page.context().setOffline(false);
     await page.getByRole('table', { name: 'Verifiers' }).waitFor();
     await page.getByText('Connection to the control plane lost').waitFor({ state: 'detached' });
