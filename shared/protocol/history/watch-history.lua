@@ -39,9 +39,15 @@ local function isAccepted()
   return life and isSince and not isLater({created, sequence}, {life, number})
 end
 
+-- Tells whether this history contains the entry although somebody accepted it since, for want of another.
+local function isKept()
+  if created ~= c or tonumber(generation) >= tonumber(Z) then return false end
+  return sequence == '0' or tonumber(s) >= tonumber(sequence) and hashAt(sequence) == hash
+end
+
 local state = 'SAME'
 if created ~= '' then
-  if tonumber(c) > tonumber(created) or isAccepted() then state = 'NEWER'
+  if tonumber(c) > tonumber(created) or isAccepted() or isKept() then state = 'NEWER'
   elseif c ~= created or Z ~= generation or tonumber(s) < tonumber(sequence) then state = 'OLDER'
   else
     local found = hashAt(sequence)
