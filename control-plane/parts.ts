@@ -18,7 +18,6 @@ import { BootstrapKeys, BootstrapWatch } from './core/callers/bootstrap-keys.ts'
 import { PersonSessions } from './core/callers/person-sessions.ts';
 import { RootKeys } from './core/callers/root-keys.ts';
 import { SESSION_IDLE_MS, Sessions } from './core/callers/sessions.ts';
-import { Credits } from './core/keys/credit-changes.ts';
 import { KeyImport } from './core/keys/key-import.ts';
 import { Keys } from './core/keys/keys.ts';
 import { Successors } from './core/keys/successors.ts';
@@ -30,6 +29,7 @@ import { CostlyReads, Turns } from './core/serve/turns.ts';
 import type { Metrics } from './metrics.ts';
 import { operations } from './operations.ts';
 import { Audit } from './subjects/audit/audit.ts';
+import { OwedCredits } from './subjects/credits/owed-credits.ts';
 import { DueKeys, DueWatch } from './subjects/duties/expiries.ts';
 import { FleetWatch, WatchedFleet } from './subjects/duties/fleet-watch.ts';
 import { KeyRules } from './subjects/duties/key-rules.ts';
@@ -125,7 +125,7 @@ export function makeParts(base: Base) {
     certificateWatch,
     clock,
     costlyReads,
-    credits: new Credits(writer, clock),
+    debts: new OwedCredits(writer, clock),
     examine: async () => [
       ...(await examineServers(nodes, config, clock, "the control plane's")),
       ...examineCertificates(certificateWatch.ends, clock.wallMs()),

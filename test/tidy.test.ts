@@ -21,16 +21,13 @@ const sources = new Map(
 );
 
 const inControlPlane = (rooms: readonly string[]) => rooms.map((room) => `control-plane/${room}`);
-/** A file of the control plane by its room. What examines a room counts to that room, and what the command line declares to it. */
+/** A file of the control plane by its room. What the command line declares counts to it. */
 const inside = (file: string) =>
   file
     .replace(/^control-plane\/(?:(?:core|subjects|clients)\/)?/, '')
-    .replace(/^examine\/(?=(?:operations|explain-key)\.ts$)/, 'keys/operations/')
-    .replace(/^examine\/(?=refusals\.ts$)/, 'keys/')
-    .replace(/^examine\//, 'fleet/')
     .replace(/^declared\//, 'cli/declared/');
 /** The operations of a subject, which only the subject, those who list them and the second interface import. */
-const OPERATIONS = /^([a-z-]+)\/operations(\/|\.ts$)/;
+const OPERATIONS = /^([a-z-]+)\/(?:operations(?:\/|\.ts$)|explain-key\.ts$)/;
 /** An operation knows neither path nor HTTP. */
 const FOR_OPERATIONS =
   /^control-plane\/core\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|search|strings|turns)\.ts$/;
@@ -152,14 +149,19 @@ const roomOfScript = (file: string) => file.split('/').slice(0, 2).join('/');
 
 /** The floors of the control plane, from below: each imports only itself and lower ones. What is not here is above all. */
 const FLOORS = [
-  /^(schema|records)\//,
-  /^(keys|apis|identities|roles|rate-limits|usage|audit|webhooks|fleet)\/(?!operations(\/|\.ts$))/,
-  /^callers\//,
-  /^serve\//,
-  /^(keys|apis|identities|roles|rate-limits|usage|audit|webhooks|fleet|root-keys|sign-in|leaks|duties)\//,
+  /^core\/(schema|records)\//,
+  /^core\/ports\.ts$/,
+  /^core\/(keys|apis)\/(?!operations(\/|\.ts$))/,
+  /^core\/callers\//,
+  /^core\/serve\//,
+  /^core\//,
+  /^subjects\//,
   /^unkey-v2\//,
 ];
-const floorOf = (file: string) => (FLOORS.findIndex((floor) => floor.test(inside(file))) + 7) % 7;
+const floorOf = (file: string) => {
+  const floor = FLOORS.findIndex((each) => each.test(file.replace('control-plane/', '')));
+  return floor < 0 ? FLOORS.length : floor;
+};
 
 /** Each import of the control plane from a lower floor to a higher one, and each room that imports itself by way of others. */
 function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around: string[] } {
@@ -169,7 +171,8 @@ function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around
   const rooms = new Map<string, string[]>();
   for (const [file, target] of imports) {
     const [from = '', to = ''] = [file, target].map((each) => inside(each).replace(/\/.*/, ''));
-    if (from !== to && !to.endsWith('.ts')) rooms.set(from, [...(rooms.get(from) ?? []), to]);
+    if (from !== to && !from.endsWith('.ts') && !to.endsWith('.ts'))
+      rooms.set(from, [...(rooms.get(from) ?? []), to]);
   }
   return {
     up: imports
@@ -288,15 +291,9 @@ describe('imports', () => {
       'control-plane/core/serve/b.ts': "import type { C } from '../callers/c.ts'",
       'control-plane/core/callers/c.ts': "import type { A } from '../keys/a.ts'",
       'control-plane/core/serve/d.ts': "import '../keys/operations/e.ts'; import '../../app.ts'",
-      'control-plane/subjects/fleet/f.ts': "import '../duties/key-rules.ts'",
     };
     expect(upAndAround(new Map(Object.entries(planted)))).toEqual({
-      up: [
-        'keys/a.ts → serve/b.ts',
-        'serve/d.ts → keys/operations/e.ts',
-        'serve/d.ts → app.ts',
-        'fleet/f.ts → duties/key-rules.ts',
-      ],
+      up: ['keys/a.ts → serve/b.ts', 'serve/d.ts → keys/operations/e.ts', 'serve/d.ts → app.ts'],
       around: ['keys', 'serve', 'callers'],
     });
   });

@@ -1,10 +1,7 @@
 import { type TNull, type TOptional, type TUnion, Type } from 'typebox';
-import type { Clock } from '#shared/process/clock.ts';
 import { TOKEN_LEEWAY } from '#shared/protocol/timing.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
-import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
-import type { UsageView } from '../../subjects/usage/usage.ts';
 import {
   IfSequence,
   LastSequence,
@@ -22,23 +19,10 @@ import {
   MANAGED_VIEW,
   NEW_MANAGED,
 } from '../schema/managed.ts';
-import {
-  ApiId,
-  Bytes,
-  Count,
-  Fields,
-  Id,
-  List,
-  Prefix,
-  period,
-  Time,
-  timeOf,
-  usageCounts,
-} from '../schema/primitives.ts';
+import { ApiId, Bytes, Count, Fields, Id, List, Prefix, Time } from '../schema/primitives.ts';
 import { apiNotFound, lack } from '../serve/authorization.ts';
 import type { Call } from '../serve/call.ts';
 import { operation } from '../serve/operation.ts';
-import type { CostlyReads } from '../serve/turns.ts';
 import type { Api, Apis } from './apis.ts';
 
 /** 100 years. */
@@ -313,84 +297,4 @@ export const deleteApi = operation({
   },
 });
 
-const getApiVerifications = operation({
-  name: 'apis.getVerifications',
-  kind: 'query',
-  id: 'getApiVerifications',
-  summary: 'See how often keys of an API were verified',
-  description:
-    'By minute of the last hour, by hour or by day like keys.getVerifications, for all keys of the API together, including deleted ones; or by day and by the tags of verifyKey. Verifiers report up to their USAGE_PERIOD_MS late.',
-  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
-  request: Fields({
-    apiId: ApiId,
-    ...period,
-    granularity: Type.Union([Type.Literal('minute'), Type.Literal('hour'), Type.Literal('day')], {
-      default: 'day',
-      description: 'Minutes are those of the last hour. All are those of UTC.',
-    }),
-    tag: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by day.' }),
-    ),
-    groupBy: Type.Optional(Type.Literal('tag', { description: 'One sum per tag over the whole period.' })),
-    limit: Type.String({
-      pattern: '^([1-9][0-9]{0,2}|1000)$',
-      default: '1000',
-      description: 'Maximum number of tags listed separately, 1..1000; the others are summed up as `other`.',
-    }),
-  }),
-  response: Type.Object({
-    verifications: List(
-      Type.Object({
-        time: Type.Optional(Time('When the minute, hour or day began; absent if grouped by tag')),
-        tag: Type.Optional(Type.String({ description: 'Present if grouped by tag.' })),
-        other: Type.Optional(
-          Type.Literal(true, {
-            description:
-              'The sum of all tags not listed separately: those after the first 1,000 of a day, and those beyond `limit`.',
-          }),
-        ),
-        ...usageCounts,
-      }),
-      {
-        description: 'In order of time; if grouped by tag, the most used first and `other` last.',
-      },
-    ),
-  }),
-  errors: ['NOT_FOUND'],
-  example: { apiId: 'shop' },
-  async handle(
-    { request, caller },
-    {
-      apis,
-      usage,
-      clock,
-      costlyReads,
-    }: { apis: Apis; usage: UsageView; clock: Clock; costlyReads: CostlyReads },
-  ) {
-    const { apiId, granularity, start, end, tag, groupBy, limit } = request;
-    const byTag = groupBy === 'tag';
-    if ((byTag || tag !== undefined) && granularity !== 'day')
-      throw new ApiError('BAD_REQUEST', 'granularity: must be day; tags are counted by day');
-    if (byTag && tag !== undefined)
-      throw new ApiError('BAD_REQUEST', 'tag: must be absent if groupBy is given');
-    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
-    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
-    if (byTag) {
-      const verifications = () => usage.byTag(apiId, Number(limit), span);
-      return { verifications: await costlyReads.run(caller.id, verifications) };
-    }
-    if (tag !== undefined) return { verifications: await usage.seriesOfTag(apiId, tag, span) };
-    await usage.watch([apiId]);
-    return { verifications: await usage.series(apiId, undefined, span) };
-  },
-});
-
-export const apiOperations = [
-  createApi,
-  updateApi,
-  getApi,
-  listApis,
-  deleteApi,
-  getApiVerifications,
-  getApiPropagation,
-] as const;
+export const apiOperations = [createApi, updateApi, getApi, listApis, deleteApi, getApiPropagation] as const;

@@ -7,13 +7,13 @@ import {
   type StoredFields,
   storedFields,
 } from '#shared/protocol/records/key-record.ts';
-import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import { RETENTION } from '#shared/protocol/records/usage.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type RuleName, UNRESTRICTED } from '#shared/rules/rules.ts';
-import type { Roles } from '../../subjects/roles/roles.ts';
 import type { Apis } from '../apis/apis.ts';
-import type { CreditsView, Key, KeyFilter } from '../records/key-view.ts';
+import type { IdentitiesOfKeys, KeyIdentity, RoleNames } from '../ports.ts';
+import type { Key, KeyFilter } from '../records/key-view.ts';
 import { LastSequence } from '../schema/changes.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
 import { CHANGED_FIELDS, checkMeta, FIELDS_VIEW } from '../schema/key-fields.ts';
@@ -102,37 +102,9 @@ export const UsedKey = Type.Object({
   lastRefusedAt: Type.Optional(Time('The same of a refused verification')),
 });
 
-/** The identity of keys, as far as its keys share what it has. */
-export interface KeyIdentity {
-  readonly id: string;
-  readonly externalId: string;
-  readonly enabled: boolean;
-  /** Limits that all keys of the identity share. */
-  readonly ratelimits: readonly RateLimit[];
-  readonly concurrency: readonly ConcurrencyLimit[];
-  /** Shared by its keys without credits of their own; absent = unlimited. */
-  readonly credits?: CreditsView;
-  /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
-  readonly roles: readonly string[];
-  /** The APIs in which the identity applies; absent = all. */
-  readonly apiIds?: readonly string[];
-}
-
-/** A key as responses show it, with its identity. */
-export type WithIdentity<Shown> = Shown & {
-  readonly identity?: Pick<KeyIdentity, 'id' | 'externalId' | 'enabled' | 'credits'>;
-};
-
-/** Finds the identities of keys. */
-interface IdentitiesOfKeys {
-  get(identityId: string): Promise<KeyIdentity | undefined>;
-  /** The keys, each with its identity if one exists that applies in the key's API. */
-  withIdentities<Shown extends Key>(keys: readonly Shown[]): Promise<WithIdentity<Shown>[]>;
-}
-
 /** The stores of what the records of keys only refer to. */
 export interface NameStores {
-  readonly roles: Roles;
+  readonly roles: RoleNames;
   readonly identities: IdentitiesOfKeys;
   readonly clock: Clock;
 }
@@ -145,6 +117,27 @@ export async function withNames<Shown extends Key>(
   const complete = await identities.withIdentities(await roles.withRoleNames(keys));
   return complete.map((key) => ({ ...key, state: stateOf(key, clock.wallMs()) }));
 }
+
+/** The roles of a key and of its identity that exist. */
+export async function rolesOf<Role>(
+  key: Key,
+  identity: KeyIdentity | undefined,
+  { roles }: { readonly roles: { get(roleId: string): Promise<Role | undefined> } },
+): Promise<Role[]> {
+  const ids = new Set([...(key.roles ?? []), ...(identity?.roles ?? [])]);
+  const records = await Promise.all([...ids].map((id) => roles.get(id)));
+  return records.filter((role) => role !== undefined);
+}
+
+/** The identity that applies to a key in its API; undefined = none does. */
+export async function identityOf({ apiId, externalId }: Key, { identities }: Pick<NameStores, 'identities'>) {
+  const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
+  return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
+}
+
+/** The reason why the control plane may not find a key of a foreign format by its secret. */
+export const PEPPERED =
+  'if imported by hmacSha256, only verifiers find it by its secret: ask `keys.verifyKey` for its keyId';
 
 function stateOf(
   { apiId, enabled, identity, expires = 0 }: Key & { readonly identity?: { readonly enabled: boolean } },
@@ -209,7 +202,7 @@ type Changes = Omit<KeyPatch, 'permissions' | 'roles'> & {
  * Returns changes to a key as they are stored. Rejects with BAD_REQUEST that names the field and the rule.
  */
 export async function storedChanges(
-  roles: Roles,
+  roles: RoleNames,
   { permissions, roles: roleNames, ...fields }: Changes,
 ): Promise<StoredFields> {
   const patch = {

@@ -13,7 +13,8 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import type { Apis } from '../../core/apis/apis.ts';
-import type { Notice, Notices } from '../webhooks/notices.ts';
+import type { Notice } from '../../core/ports.ts';
+import type { Notices } from '../webhooks/notices.ts';
 import type { SenderDuty } from '../webhooks/webhook-sender.ts';
 
 const DAY_MS = 86_400_000;

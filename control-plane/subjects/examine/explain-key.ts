@@ -4,14 +4,15 @@ import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { LIMIT_NAME, LIMITS_MAX, leftInWords } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText } from '#shared/rules/ip-ranges.ts';
-import { identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
+import { isWellFormed } from '#shared/rules/key-format.ts';
 import { Origins, originOf, originsText } from '#shared/rules/origins.ts';
 import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.ts';
 import { PRESENTER_FACTS, presenterOf } from '#shared/rules/presenter.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
-import type { KeyIdentity, NameStores } from '../../core/keys/key-answer.ts';
+import { identityOf, type NameStores, PEPPERED, rolesOf } from '../../core/keys/key-answer.ts';
 import type { Keys } from '../../core/keys/keys.ts';
+import type { KeyIdentity } from '../../core/ports.ts';
 import type { Key, KeyView } from '../../core/records/key-view.ts';
 import { LIMIT_SIZE } from '../../core/schema/limits.ts';
 import { ApiId, Fields, Id, KeyId, List } from '../../core/schema/primitives.ts';
@@ -165,10 +166,6 @@ const explainKey = operation({
 
 const FOREIGN = 'of a foreign format: only verifiers with FOREIGN_KEYS on find the key';
 
-/** The reason why the control plane may not find a key of a foreign format by its secret. */
-export const PEPPERED =
-  'if imported by hmacSha256, only verifiers find it by its secret: ask `keys.verifyKey` for its keyId';
-
 const secretRule = (secret: string): Explained =>
   isWellFormed(secret)
     ? { rule: 'secret', passed: true, detail: 'its checksum is right' }
@@ -273,23 +270,6 @@ function recordRules(
     const passed = RULES[rule].isKept(facts, question, question.nowMs);
     return { rule, passed, detail: details[rule](passed) };
   });
-}
-
-/** The roles of a key and of its identity that exist. */
-export async function rolesOf(
-  key: Key,
-  identity: KeyIdentity | undefined,
-  { roles }: { roles: Roles },
-): Promise<Role[]> {
-  const ids = new Set([...(key.roles ?? []), ...(identity?.roles ?? [])]);
-  const records = await Promise.all([...ids].map((id) => roles.get(id)));
-  return records.filter((role) => role !== undefined);
-}
-
-/** The identity that applies to a key in its API; undefined = none does. */
-export async function identityOf({ apiId, externalId }: Key, { identities }: Pick<NameStores, 'identities'>) {
-  const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
-  return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
 }
 
 /**

@@ -16,6 +16,7 @@ import { apiNotFound, recordNotFound } from '../../core/serve/authorization.ts';
 import { operation } from '../../core/serve/operation.ts';
 import type { CostlyReads } from '../../core/serve/turns.ts';
 import type { UsageView } from '../usage/usage.ts';
+import type { Finding } from './examination.ts';
 import type { RefusalView } from './refusals.ts';
 
 /** Maximum number of keys whose refusals one call examines, of up to 100 kB each, and how many at once. */
@@ -278,6 +279,31 @@ const findVerdict = operation({
       'NOT_FOUND',
       'requestId: no refusal with this id is kept; the verifier may not have reported it yet',
     );
+  },
+});
+
+export const listFindings = operation({
+  name: 'fleet.listFindings',
+  kind: 'query',
+  summary: 'Examine Redis and the verifiers',
+  description:
+    'Checks the settings of Redis, and that the verifiers fit together and fit the keys. `keyfence doctor` runs the same checks, and some more.',
+  permissions: ['root.*.read_fleet'],
+  request: Fields({}),
+  response: Type.Object({
+    findings: List(
+      Type.Object({
+        check: Type.String({ description: 'The thing that was examined.' }),
+        result: Type.String(),
+        change: Type.Optional(Type.String({ description: 'The change to make; absent = none.' })),
+      }),
+    ),
+  }),
+  errors: [],
+  example: {},
+  async handle(_call, { examine }: { examine: () => Promise<readonly Finding[]> }) {
+    const findings = await examine();
+    return { findings: findings.map(({ found: result, ...finding }) => ({ ...finding, result })) };
   },
 });
 

@@ -6,33 +6,7 @@ import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../../core/schema/lists.ts';
 import { Fields, Id, List, Sequence } from '../../core/schema/primitives.ts';
 import { operation } from '../../core/serve/operation.ts';
-import type { Finding } from '../examine/examination.ts';
 import { type FleetView, Verifier } from './fleet.ts';
-
-const listFindings = operation({
-  name: 'fleet.listFindings',
-  kind: 'query',
-  summary: 'Examine Redis and the verifiers',
-  description:
-    'Checks the settings of Redis, and that the verifiers fit together and fit the keys. `keyfence doctor` runs the same checks, and some more.',
-  permissions: ['root.*.read_fleet'],
-  request: Fields({}),
-  response: Type.Object({
-    findings: List(
-      Type.Object({
-        check: Type.String({ description: 'The thing that was examined.' }),
-        result: Type.String(),
-        change: Type.Optional(Type.String({ description: 'The change to make; absent = none.' })),
-      }),
-    ),
-  }),
-  errors: [],
-  example: {},
-  async handle(_call, { examine }: { examine: () => Promise<readonly Finding[]> }) {
-    const findings = await examine();
-    return { findings: findings.map(({ found: result, ...finding }) => ({ ...finding, result })) };
-  },
-});
 
 /** The verifier after which the page begins. */
 const PLACE = /^([A-Za-z0-9_-]{1,64})$/;
@@ -95,4 +69,4 @@ const acceptHistory = operation({
   },
 });
 
-export const fleetOperations = [listFindings, listVerifiers, acceptHistory] as const;
+export const fleetOperations = [listVerifiers, acceptHistory] as const;

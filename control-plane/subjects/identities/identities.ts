@@ -8,7 +8,7 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../../core/apis/apis.ts';
-import type { KeyIdentity, WithIdentity } from '../../core/keys/key-answer.ts';
+import type { IdentitiesOfKeys, KeyIdentity, WithIdentity } from '../../core/ports.ts';
 import {
   type CreditsView,
   type Key,
@@ -42,7 +42,7 @@ interface IdentitiesOptions extends RecordParts {
  * derived from its `externalId`, so keys need not name their identity: verifiers join the two. All changes,
  * including creations, are entries of the shared log.
  */
-export class Identities {
+export class Identities implements IdentitiesOfKeys {
   readonly #options: IdentitiesOptions;
 
   constructor(options: IdentitiesOptions) {

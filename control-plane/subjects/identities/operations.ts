@@ -7,9 +7,10 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import type { Apis } from '../../core/apis/apis.ts';
 import type { Caller } from '../../core/callers/root-keys.ts';
-import { type Credits, changeCredits } from '../../core/keys/credit-changes.ts';
+import { changeCredits } from '../../core/keys/credit-changes.ts';
 import { type NameStores as KeyNameStores, UsedKey, withNames } from '../../core/keys/key-answer.ts';
 import type { Keys } from '../../core/keys/keys.ts';
+import type { Debts, LastUses } from '../../core/ports.ts';
 import type { KeyPage, KeyView } from '../../core/records/key-view.ts';
 import {
   IfSequence,
@@ -45,10 +46,14 @@ import type { CostlyReads } from '../../core/serve/turns.ts';
 import { Allowances, allowancesOf } from '../rate-limits/allowances.ts';
 import { appliedLimits } from '../rate-limits/applied-limits.ts';
 import type { LimitView } from '../rate-limits/limit-view.ts';
-import type { LastUses, UsageView } from '../usage/usage.ts';
+import type { Roles } from '../roles/roles.ts';
+import type { UsageView } from '../usage/usage.ts';
 import type { Identities } from './identities.ts';
 
-type NameStores = Omit<KeyNameStores, 'identities'> & { readonly identities: Identities };
+type NameStores = Omit<KeyNameStores, 'identities' | 'roles'> & {
+  readonly identities: Identities;
+  readonly roles: Roles;
+};
 
 export const IDENTITY_ID = /^identity_[A-Za-z0-9_-]{1,71}$/;
 const IdentityId = Type.String({
@@ -435,7 +440,7 @@ const updateCredits = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', op: 'set', value: 1000 },
   neverShed: true,
-  async handle(call, needs: { credits: Credits; changeWriter: ChangeWriter }) {
+  async handle(call, needs: { debts: Debts; changeWriter: ChangeWriter }) {
     const identityId = idIn(call.request);
     call.note({ identityId });
     const answer = await changeCredits(call, SHARED_LOG, identityId, needs);

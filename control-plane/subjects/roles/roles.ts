@@ -5,6 +5,7 @@ import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
+import type { RoleNames } from '../../core/ports.ts';
 import { type Key, type KeyView, type Managed, managedIn } from '../../core/records/key-view.ts';
 import type { GivenRole } from '../../core/schema/slugs.ts';
 
@@ -32,7 +33,7 @@ interface RolesOptions extends RecordParts {
  * Roles in Redis: records of the shared log in the form of keys, without a secret. A role's name is also its
  * external id, so that the index of external ids leads to it. The change log changes them.
  */
-export class Roles {
+export class Roles implements RoleNames {
   readonly #options: RolesOptions;
 
   constructor(options: RolesOptions) {

@@ -4,11 +4,24 @@ import { USAGE_COLUMNS } from '#shared/protocol/records/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import { codesWhere } from '#shared/rules/verdict-codes.ts';
+import type { Apis } from '../../core/apis/apis.ts';
 import type { Caller } from '../../core/callers/root-keys.ts';
+import { keyIdExample } from '../../core/keys/key-answer.ts';
+import type { Keys } from '../../core/keys/keys.ts';
 import type { KeyView } from '../../core/records/key-view.ts';
 import { ExternalId } from '../../core/schema/key-fields.ts';
-import { ApiId, Count, Fields, KeyId, List, period, Time, timeOf } from '../../core/schema/primitives.ts';
-import { absence, apiNotFound, lack, requireApi } from '../../core/serve/authorization.ts';
+import {
+  ApiId,
+  Count,
+  Fields,
+  KeyId,
+  List,
+  period,
+  Time,
+  timeOf,
+  usageCounts,
+} from '../../core/schema/primitives.ts';
+import { absence, apiNotFound, lack, recordNotFound, requireApi } from '../../core/serve/authorization.ts';
 import { operation } from '../../core/serve/operation.ts';
 import type { CostlyReads } from '../../core/serve/turns.ts';
 import type { UsageBucket, UsagePeriod, UsageView } from './usage.ts';
@@ -82,6 +95,102 @@ const query = operation({
       await stores.usage.watch([...new Set(counts.toSorted(mostUsed).map((each) => each.apiId))]);
       return { rows: rowsOf(counts, groups, code) };
     });
+  },
+});
+
+export const getVerifications = operation({
+  name: 'keys.getVerifications',
+  kind: 'query',
+  summary: 'See how often a key was verified',
+  description:
+    'Hours go back two days, days go back a month. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId, ...period }),
+  response: Type.Object({
+    verifications: List(Type.Object({ time: Time('When the hour or day began'), ...usageCounts }), {
+      description: 'In order of time, including those without verifications.',
+    }),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
+  async handle({ apiId, request }, { keys, usage, clock }: { keys: Keys; usage: UsageView; clock: Clock }) {
+    const { keyId, granularity, start, end } = request;
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
+    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    await usage.watch([apiId]);
+    return { verifications: await usage.series(apiId, keyId, span) };
+  },
+});
+
+export const getApiVerifications = operation({
+  name: 'apis.getVerifications',
+  kind: 'query',
+  id: 'getApiVerifications',
+  summary: 'See how often keys of an API were verified',
+  description:
+    'By minute of the last hour, by hour or by day like keys.getVerifications, for all keys of the API together, including deleted ones; or by day and by the tags of verifyKey. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
+  request: Fields({
+    apiId: ApiId,
+    ...period,
+    granularity: Type.Union([Type.Literal('minute'), Type.Literal('hour'), Type.Literal('day')], {
+      default: 'day',
+      description: 'Minutes are those of the last hour. All are those of UTC.',
+    }),
+    tag: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by day.' }),
+    ),
+    groupBy: Type.Optional(Type.Literal('tag', { description: 'One sum per tag over the whole period.' })),
+    limit: Type.String({
+      pattern: '^([1-9][0-9]{0,2}|1000)$',
+      default: '1000',
+      description: 'Maximum number of tags listed separately, 1..1000; the others are summed up as `other`.',
+    }),
+  }),
+  response: Type.Object({
+    verifications: List(
+      Type.Object({
+        time: Type.Optional(Time('When the minute, hour or day began; absent if grouped by tag')),
+        tag: Type.Optional(Type.String({ description: 'Present if grouped by tag.' })),
+        other: Type.Optional(
+          Type.Literal(true, {
+            description:
+              'The sum of all tags not listed separately: those after the first 1,000 of a day, and those beyond `limit`.',
+          }),
+        ),
+        ...usageCounts,
+      }),
+      {
+        description: 'In order of time; if grouped by tag, the most used first and `other` last.',
+      },
+    ),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
+  async handle(
+    { request, caller },
+    {
+      apis,
+      usage,
+      clock,
+      costlyReads,
+    }: { apis: Apis; usage: UsageView; clock: Clock; costlyReads: CostlyReads },
+  ) {
+    const { apiId, granularity, start, end, tag, groupBy, limit } = request;
+    const byTag = groupBy === 'tag';
+    if ((byTag || tag !== undefined) && granularity !== 'day')
+      throw new ApiError('BAD_REQUEST', 'granularity: must be day; tags are counted by day');
+    if (byTag && tag !== undefined)
+      throw new ApiError('BAD_REQUEST', 'tag: must be absent if groupBy is given');
+    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    if (byTag) {
+      const verifications = () => usage.byTag(apiId, Number(limit), span);
+      return { verifications: await costlyReads.run(caller.id, verifications) };
+    }
+    if (tag !== undefined) return { verifications: await usage.seriesOfTag(apiId, tag, span) };
+    await usage.watch([apiId]);
+    return { verifications: await usage.series(apiId, undefined, span) };
   },
 });
 

@@ -20,6 +20,7 @@ import {
   watchedApis,
 } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import type { LastUses, UsesOfKeys } from '../../core/ports.ts';
 
 const sumUsage = command(
   new URL('./sum-usage.lua', import.meta.url),
@@ -49,14 +50,8 @@ export interface UsageBucket extends UsageCounts {
 /** Time for which one look counts, and the maximum number of APIs that are watched at a time. */
 const WATCHED = { ms: 10_000, most: 10 } as const;
 
-/** When verifiers last reported that a key was accepted, and that it was refused, in Unix milliseconds; absent = unknown. */
-export interface LastUses {
-  readonly lastUsedAt?: number;
-  readonly lastRefusedAt?: number;
-}
-
 /** The usage of keys, as verifiers reported it. A value that is not a number counts as 0. */
-export class UsageView {
+export class UsageView implements UsesOfKeys {
   readonly #nodes: RedisNodes;
 
   constructor(nodes: RedisNodes) {

@@ -2,7 +2,8 @@ import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { noticeMark, noticeStream, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
-import { EVENT_TYPES, type EventType } from '../../core/schema/event-types.ts';
+import type { Notice, NoticeSink } from '../../core/ports.ts';
+import { EVENT_TYPES } from '../../core/schema/event-types.ts';
 import type { PendingEvent } from './events-of.ts';
 
 const addNotices = command(
@@ -15,18 +16,8 @@ const addNotices = command(
 /** The maximum number of notices that wait for the sender. */
 const NOTICES_MAX = 100_000;
 
-/** Something that happened without a call of its own in the audit log. */
-export interface Notice {
-  readonly type: EventType;
-  /** Unix milliseconds. */
-  readonly time: number;
-  readonly data: Readonly<Record<string, unknown>>;
-  /** Several keys to which it happened, each of which gets an event with its `keyId`. */
-  readonly keyIds?: readonly string[];
-}
-
 /** The events for webhooks that no single call in the audit log stands for. */
-export class Notices {
+export class Notices implements NoticeSink {
   readonly #nodes: RedisNodes;
 
   constructor(nodes: RedisNodes) {

@@ -3,8 +3,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import { lifetimeError, tooOldError } from '#shared/protocol/log/write-error.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { FOREIGN_DIGESTS, nameOfDigest } from '#shared/rules/foreign-digests.ts';
-import type { Roles } from '../../../subjects/roles/roles.ts';
-import type { Notice, Notices } from '../../../subjects/webhooks/notices.ts';
+import type { Notice, NoticeSink, RoleNames } from '../../ports.ts';
 import { NEW_CREDITS, newCredits } from '../../schema/credits.ts';
 import { checkMeta, OPTIONAL_FIELDS, withoutAliases } from '../../schema/key-fields.ts';
 import { checkLimits } from '../../schema/limits.ts';
@@ -102,7 +101,7 @@ export const importKeys = operation({
       roles,
       notices,
       clock,
-    }: { keyImport: KeyImport; roles: Roles; notices: Notices; clock: Clock },
+    }: { keyImport: KeyImport; roles: RoleNames; notices: NoticeSink; clock: Clock },
   ) {
     const { apiId, keys } = call.request;
     const results: Result[] = [];
@@ -127,7 +126,7 @@ export const importKeys = operation({
 });
 
 /** Looks up role ids, once for all keys of a call with the same roles. */
-function roleIdCache(roles: Roles) {
+function roleIdCache(roles: RoleNames) {
   const cache = new Map<string, Promise<string[]>>();
   return async (names: readonly string[] | undefined) => {
     if (names === undefined) return {};

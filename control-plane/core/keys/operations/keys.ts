@@ -7,13 +7,8 @@ import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.t
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
-import { identityOf, PEPPERED, rolesOf } from '../../../subjects/examine/explain-key.ts';
-import { Allowances, allowancesOf } from '../../../subjects/rate-limits/allowances.ts';
-import { appliedLimits } from '../../../subjects/rate-limits/applied-limits.ts';
-import type { LimitView } from '../../../subjects/rate-limits/limit-view.ts';
-import type { Roles } from '../../../subjects/roles/roles.ts';
-import type { UsageView } from '../../../subjects/usage/usage.ts';
 import type { Apis } from '../../apis/apis.ts';
+import type { Debts, RoleNames, UsesOfKeys } from '../../ports.ts';
 import type { KeyFilter, KeyView } from '../../records/key-view.ts';
 import type { OrderedKeys, Place, ValueOrder } from '../../records/ordered-keys.ts';
 import { auditView } from '../../schema/audit-event.ts';
@@ -40,25 +35,25 @@ import {
   List,
   Moment,
   Prefix,
-  period,
   Secret,
   Time,
-  timeOf,
-  usageCounts,
 } from '../../schema/primitives.ts';
 import { absence, apiNotFound, recordNotFound, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { nearest } from '../../serve/nearest.ts';
 import { operation } from '../../serve/operation.ts';
-import { type Credits, changeCredits } from '../credit-changes.ts';
+import { changeCredits } from '../credit-changes.ts';
 import {
   CHANGES,
   checkLifetime,
+  identityOf,
   KeyAnswer,
   keyIdExample,
   type LifetimeStores,
   type NameStores,
+  PEPPERED,
   recordsIn,
+  rolesOf,
   StateOf,
   storedChanges,
   UsedKey,
@@ -97,7 +92,10 @@ export const createKey = operation({
   event: 'key.created',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, ratelimit: { limit: 100, duration: 60_000 } },
-  async handle(call, { apis, keys, roles, clock }: { apis: Apis; keys: Keys; roles: Roles; clock: Clock }) {
+  async handle(
+    call,
+    { apis, keys, roles, clock }: { apis: Apis; keys: Keys; roles: RoleNames; clock: Clock },
+  ) {
     const {
       meta = {},
       remaining,
@@ -167,7 +165,7 @@ export const getKey = operation({
   example: { keyId: keyIdExample },
   async handle(
     { apiId, request: { keyId } },
-    needs: NameStores & { keys: Keys; view: KeyView; usage: UsageView },
+    needs: NameStores & { keys: Keys; view: KeyView; usage: UsesOfKeys },
   ) {
     const { keys, view, usage } = needs;
     const key = await view.get(apiId, keyId);
@@ -250,7 +248,7 @@ export const listKeys = operation({
   example: { apiId: 'shop', limit: '25', sort: '-createdAt' },
   async handle(
     { request, caller },
-    needs: NameStores & { view: KeyView; orderedKeys: OrderedKeys; usage: UsageView },
+    needs: NameStores & { view: KeyView; orderedKeys: OrderedKeys; usage: UsesOfKeys },
   ) {
     const { usage, clock } = needs;
     const { apiId, limit, cursor, sort, enabled, externalId, name, search, state, managedBy, ...rest } =
@@ -307,7 +305,7 @@ async function conditionsIn(
     readonly lastUsedBefore?: string;
     readonly expiresBefore?: string;
   },
-  { roles, clock }: { readonly roles: Roles; readonly clock: Clock },
+  { roles, clock }: { readonly roles: RoleNames; readonly clock: Clock },
 ): Promise<KeyFilter> {
   const { role, lastUsedBefore, expiresBefore } = query;
   if (Number(lastUsedBefore ?? Infinity) < clock.wallMs() - RETENTION.day * LENGTH_MS.day)
@@ -369,7 +367,7 @@ export const updateKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
-  async handle(call, needs: LifetimeStores & { keys: Keys; roles: Roles; changeWriter: ChangeWriter }) {
+  async handle(call, needs: LifetimeStores & { keys: Keys; roles: RoleNames; changeWriter: ChangeWriter }) {
     const { keys, roles, changeWriter } = needs;
     const { apiId } = call;
     const { keyId, waitMs, ifSequence, remaining, refill, thresholds, ...changes } = call.request;
@@ -406,7 +404,7 @@ export const updateRemaining = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },
   neverShed: true,
-  async handle(call, needs: { keys: Keys; credits: Credits; changeWriter: ChangeWriter }) {
+  async handle(call, needs: { keys: Keys; debts: Debts; changeWriter: ChangeWriter }) {
     const { apiId, request } = call;
     const answer = await changeCredits(call, apiId, request.keyId, needs);
     if (!answer) throw await recordNotFound(needs.keys, apiId, request.keyId);
@@ -509,30 +507,6 @@ const getPropagation = operation({
   },
 });
 
-const getVerifications = operation({
-  name: 'keys.getVerifications',
-  kind: 'query',
-  summary: 'See how often a key was verified',
-  description:
-    'Hours go back two days, days go back a month. Verifiers report up to their USAGE_PERIOD_MS late.',
-  permissions: ['api.<apiId>.read_key'],
-  request: Fields({ keyId: KeyId, ...period }),
-  response: Type.Object({
-    verifications: List(Type.Object({ time: Time('When the hour or day began'), ...usageCounts }), {
-      description: 'In order of time, including those without verifications.',
-    }),
-  }),
-  errors: ['NOT_FOUND'],
-  example: { keyId: keyIdExample },
-  async handle({ apiId, request }, { keys, usage, clock }: { keys: Keys; usage: UsageView; clock: Clock }) {
-    const { keyId, granularity, start, end } = request;
-    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
-    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
-    await usage.watch([apiId]);
-    return { verifications: await usage.series(apiId, keyId, span) };
-  },
-});
-
 const Whose = Fields({
   key: Type.String({
     minLength: 1,
@@ -569,45 +543,11 @@ export const whoami = operation({
   },
 });
 
-const getAllowances = operation({
-  name: 'keys.getAllowances',
-  kind: 'query',
-  id: 'getAllowances',
-  summary: 'See how much a key has left',
-  description:
-    'Shows every limit that applies to the key, of its own, of its identity and of its roles, with its uses, and the credits.',
-  permissions: ['api.<apiId>.read_key'],
-  request: Fields({ keyId: KeyId }),
-  response: Allowances,
-  errors: ['NOT_FOUND'],
-  example: { keyId: keyIdExample },
-  async handle(
-    { apiId, request: { keyId } },
-    needs: NameStores & { keys: Keys; view: KeyView; limits: LimitView },
-  ) {
-    const { keys, view, limits, clock } = needs;
-    const key = await view.get(apiId, keyId);
-    if (!key) throw await recordNotFound(keys, apiId, keyId);
-    const identity = await identityOf(key, needs);
-    const roles = await rolesOf(key, identity, needs);
-    const ownerId = await limits.ownerOf(apiId, keyId);
-    const isOwn = key.remaining !== undefined;
-    return allowancesOf(
-      appliedLimits({ key: { ...key, ownerId }, identity, roles }),
-      isOwn ? key : (identity?.credits ?? {}),
-      isOwn ? 'key' : 'identity',
-      { limits, nowMs: clock.wallMs() },
-    );
-  },
-});
-
 export const oneKeyOperations = [
   createKey,
   updateKey,
   getKey,
-  getAllowances,
   whoami,
-  getVerifications,
   deleteKey,
   getPropagation,
   updateRemaining,

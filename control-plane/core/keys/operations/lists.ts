@@ -5,7 +5,7 @@ import { KEY_FIELDS, storedFields } from '#shared/protocol/records/key-record.ts
 import { type ChangeWriter, isAtVerifiers, type Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
-import type { Roles } from '../../../subjects/roles/roles.ts';
+import type { RoleNames } from '../../ports.ts';
 import { PropagationResponse, WaitMs } from '../../schema/changes.ts';
 import { Fields, Id, KeyId } from '../../schema/primitives.ts';
 import { type GivenRole, GivenRoles, GivenSlugs, Permissions, slugsIn } from '../../schema/slugs.ts';
@@ -181,7 +181,7 @@ const KeyRoles = Type.Array(
 /** Changes a key's roles like `changeList`, given the ids of the roles that the call names. */
 async function changeRoles(
   call: Call<{ readonly keyId: string; readonly roles: readonly GivenRole[]; readonly waitMs?: number }>,
-  needs: ListNeeds & { roles: Roles },
+  needs: ListNeeds & { roles: RoleNames },
   become: (present: readonly string[], ids: readonly string[]) => readonly string[],
 ) {
   const { roles } = needs;
@@ -194,7 +194,7 @@ async function changeRoles(
 }
 
 /** Roles as responses list them, without deleted roles. */
-async function listedRoles({ roles }: { roles: Roles }, ids: readonly string[]) {
+async function listedRoles({ roles }: { roles: RoleNames }, ids: readonly string[]) {
   const names = await roles.namesOf(ids);
   return ids.flatMap((id, i) => (names[i] === undefined ? [] : [{ id, name: names[i] }]));
 }
@@ -212,7 +212,7 @@ export const addRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
-  async handle(call, needs: ListNeeds & { roles: Roles }) {
+  async handle(call, needs: ListNeeds & { roles: RoleNames }) {
     const change = await changeRoles(call, needs, (present, additions) => [...present, ...additions]);
     return listedRoles(needs, withDefaults(change));
   },
@@ -230,7 +230,7 @@ export const setRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
-  async handle(call, needs: ListNeeds & { roles: Roles }) {
+  async handle(call, needs: ListNeeds & { roles: RoleNames }) {
     const change = await changeRoles(call, needs, (_present, ids) => ids);
     return listedRoles(needs, withDefaults(change));
   },
@@ -249,7 +249,7 @@ export const removeRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,
   neverShed: true,
-  async handle(call, needs: ListNeeds & { roles: Roles }) {
+  async handle(call, needs: ListNeeds & { roles: RoleNames }) {
     const rest = (present: readonly string[], removals: readonly string[]) =>
       present.filter((id) => !removals.includes(id));
     const { propagation } = await changeRoles(call, needs, rest);

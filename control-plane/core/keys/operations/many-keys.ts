@@ -9,8 +9,8 @@ import type {
   Propagation as Progress,
 } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import type { Roles } from '../../../subjects/roles/roles.ts';
 import type { Apis } from '../../apis/apis.ts';
+import type { RoleNames } from '../../ports.ts';
 import type { KeyView } from '../../records/key-view.ts';
 import { auditView, idAsSent } from '../../schema/audit-event.ts';
 import { Propagation, propagationExample, WaitMs } from '../../schema/changes.ts';
@@ -264,7 +264,10 @@ const updateKeys = operation({
   example: { apiId: 'shop', externalId: 'ada', enabled: false },
   neverShed: true,
   bodyBytesMax: MANY_KEYS_BYTES_MAX,
-  async handle(call, needs: LifetimeStores & { roles: Roles; view: KeyView; changeWriter: ChangeWriter }) {
+  async handle(
+    call,
+    needs: LifetimeStores & { roles: RoleNames; view: KeyView; changeWriter: ChangeWriter },
+  ) {
     const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...changes } = call.request;
     await checkLifetime(needs, apiId, changes.expires);
     const fields = await storedChanges(needs.roles, changes);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Credits } from '../../../../control-plane/core/keys/credit-changes.ts';
+import { OwedCredits } from '../../../../control-plane/subjects/credits/owed-credits.ts';
 import { exchangeTurns } from '../../../../shared/metering/exchange.ts';
 import { type Clock, systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
@@ -40,13 +40,13 @@ const clock: Clock = {
 };
 
 let nodes: RedisNodes;
-let credits: Credits;
+let credits: OwedCredits;
 /** A pool of 100, of which a verifier has 20, and from which a decrement takes 90. */
 beforeEach(async () => {
   [pauses, meanwhile] = [[], undefined];
   const config = redisConfig({ REDIS_URL: `unix://${at.redis.options.path}`, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
-  credits = new Credits(new DurableWriter(nodes, 0), clock);
+  credits = new OwedCredits(new DurableWriter(nodes, 0), clock);
   await at.redis.zadd(members, 0, '2.a');
   await at.redis.hset(recordKey('a', 'k'), { q: 'p' });
   await at.redis.hset(pool, { b: 100, h: 0 });
@@ -58,25 +58,25 @@ afterEach(() => nodes.close());
 test('a decrement waits for credits at verifiers', async () => {
   expect(await credits.isSettled('a', 'k')).toBe(false);
   meanwhile = { pause: 3, act: () => exchange(2, 4, 0) };
-  expect(await credits.settle('a', 'k')).toBe(6);
+  expect(await credits.end('a', 'k')).toBe(6);
   expect(pauses).toHaveLength(3);
   expect(await credits.isSettled('a', 'k')).toBe(true);
 });
 
 test('what is settled is not waited for', async () => {
   await exchange(2, 0, 0);
-  expect(await credits.settle('a', 'k')).toBe(10);
+  expect(await credits.end('a', 'k')).toBe(10);
   expect(pauses).toEqual([]);
 });
 
 test('waits a second for a silent verifier', async () => {
-  expect(await credits.settle('a', 'k')).toBe(0);
+  expect(await credits.end('a', 'k')).toBe(0);
   expect(passed()).toBe(1000);
   expect(await credits.isSettled('a', 'k')).toBe(false);
 });
 
 test('a key without credits has none to settle', async () => {
   await at.redis.del(pool);
-  expect(await credits.settle('a', 'k')).toBeUndefined();
+  expect(await credits.end('a', 'k')).toBeUndefined();
   expect(await credits.isSettled('a', 'k')).toBe(true);
 });
