@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { importsOf } from './harness/imports.ts';
 
+const ROOT = join(import.meta.dirname, '..');
+
 /**
  * The core is what must be understood: the protocol, one question with its verdict, and the calls about keys and APIs. All else
  * is an extra, which may be left out. The core stands alone once no import leads from it to an extra.
@@ -49,9 +51,8 @@ const edgesIn = (files: ReadonlyMap<string, string>): string[] =>
   );
 
 test('no further import leads from the core to an extra', () => {
-  const root = join(import.meta.dirname, '..');
-  const names = globSync('{shared/protocol,verifier/core,control-plane/core}/**/*.ts', { cwd: root });
-  const files = new Map(names.map((name) => [name, readFileSync(join(root, name), 'utf8')]));
+  const names = globSync('{shared/protocol,verifier/core,control-plane/core}/**/*.ts', { cwd: ROOT });
+  const files = new Map(names.map((name) => [name, readFileSync(join(ROOT, name), 'utf8')]));
   expect(edgesIn(files).sort()).toEqual(LEFT);
 });
 
@@ -65,4 +66,34 @@ test('an import of an extra would be noticed', () => {
     ['shared/metering/a.ts', "import '../protocol/records/limit.ts'"],
   ]);
   expect(edgesIn(planted)).toHaveLength(3);
+});
+
+/**
+ * Extras, and the number of files outside of each that import it: those that its removal changes. No number grows; each above
+ * three has the reason beside it.
+ */
+const EXTRAS: readonly (readonly [name: string, files: RegExp, importers: number])[] = [
+  ['tokens', /^(verifier|shared|control-plane\/subjects)\/tokens\//, 6],
+  ['holds', /\/[a-z-]*holds?\.ts$|^verifier\/metering\/on-abort\.ts$/, 18],
+  ['idempotency', /^control-plane\/core\/serve\/once\.ts$/, 3],
+  ['a replica nearby', /\/nearby\.ts$/, 1],
+  ['the interface /v2/', /\/unkey-v2/, 2],
+  ['reports of leaks', /^control-plane\/subjects\/leaks\//, 3],
+  // A field of six kinds of records, as a name is.
+  ['managedBy', /^control-plane\/core\/schema\/managed\.ts$/, 7],
+  // Settings, metrics, parts, operations and a section of the reference.
+  ['webhooks', /^control-plane\/subjects\/webhooks\//, 5],
+  // Settings, parts, operations and routes.
+  ['sign-in', /^control-plane\/subjects\/sign-in\//, 4],
+  ['gRPC', /^verifier\/doors\/grpc\//, 2],
+];
+
+test.each(EXTRAS)('%s is as easy to remove as before', (_name, files, importers) => {
+  const names = globSync('{shared,verifier,control-plane}/**/*.{ts,tsx}', { cwd: ROOT });
+  const texts = new Map(names.map((name) => [name, readFileSync(join(ROOT, name), 'utf8')]));
+  expect(names.some((name) => files.test(name))).toBe(true);
+  const outside = [...importsOf(texts)].filter(
+    ([name, targets]) => !files.test(name) && targets.some((target) => files.test(target)),
+  );
+  expect(outside.length).toBeLessThanOrEqual(importers);
 });

@@ -90,5 +90,23 @@ export interface Notice {
 
 /** Hears of such events, and tells others. */
 export interface NoticeSink {
-  add(notices: readonly Notice[]): Promise<unknown>;
+  /**
+   * Adds notices.
+   * @param mark a name for each notice, by which it is added only once a week; undefined = always
+   * @returns the number of notices from the first on that need not be sent again
+   */
+  add(notices: readonly (Notice & { readonly mark?: string })[]): Promise<number>;
+}
+
+/**
+ * Replaces chance in a call with an Idempotency-Key, so that a repetition after an interruption creates the same thing,
+ * and not another.
+ */
+export interface Draw {
+  /** The name of the call, where Redis remembers changes by their names. */
+  readonly name: string;
+  /** When the first call began. */
+  readonly nowMs: number;
+  /** Returns the same bytes for the same length. */
+  readonly random: (length: number) => Buffer;
 }

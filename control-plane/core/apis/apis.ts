@@ -11,8 +11,8 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
+import type { Draw } from '../ports.ts';
 import { type Managed, managedOf } from '../records/key-view.ts';
-import type { Draw } from '../schema/draw.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 
 export const updateApi = command(

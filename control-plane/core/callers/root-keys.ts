@@ -7,7 +7,7 @@ import { rootKeyDescendants, rootKeyIndex, rootKeyRecord } from '#shared/redis/r
 import { send } from '#shared/redis/script.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
-import type { Draw } from '../schema/draw.ts';
+import type { Draw } from '../ports.ts';
 import type { Person } from '../schema/person.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 import { Permissions } from './root-permissions.ts';

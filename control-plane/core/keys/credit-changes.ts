@@ -3,8 +3,7 @@ import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
-import type { Debts } from '../ports.ts';
-import type { Draw } from '../schema/draw.ts';
+import type { Debts, Draw } from '../ports.ts';
 
 /** A call that changes credits. */
 interface CreditsCall {

@@ -37,8 +37,8 @@ import {
 } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
+import type { Draw } from '../ports.ts';
 import type { Leak } from '../records/key-view.ts';
-import type { Draw } from '../schema/draw.ts';
 
 /** A key to be created. */
 export interface NewKey extends NewFields {

@@ -62,3 +62,10 @@ function groupsOf(types: readonly EventType[]): string[] {
 /** Tells whether any of an endpoint's filters lets events of this type pass. */
 export const letsPass = (filters: readonly string[], type: string): boolean =>
   filters.some((filter) => filter === '*' || filter === type || filter === `${type.split('.')[0]}.*`);
+
+/** The operation of events about keys that were disabled because nobody used them. */
+export const DISABLE_UNUSED = 'rules.disableUnused';
+/** The operation of events about keys that their holders revoked. */
+export const REVOKE = 'oauth2.revoke';
+/** The operation of events about histories that are older than they were. */
+export const REFUSE_HISTORY = 'rules.refuseHistory';

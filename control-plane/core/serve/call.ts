@@ -4,6 +4,7 @@ import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import { type Caller, nameOf } from '../callers/root-keys.ts';
+import type { Draw } from '../ports.ts';
 import {
   type AuditEvent,
   type AuditedEffect,
@@ -12,7 +13,6 @@ import {
   idAsSent,
   type Subject,
 } from '../schema/audit-event.ts';
-import type { Draw } from '../schema/draw.ts';
 import type { ApiIndex, CallRecorder } from './ports.ts';
 
 /** The facts of a call that are known when it arrives. */

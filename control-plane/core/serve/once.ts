@@ -6,7 +6,7 @@ import { command, oneOf } from '#shared/redis/command.ts';
 import { callsOnce, onceMark } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
-import type { Draw } from '../schema/draw.ts';
+import type { Draw } from '../ports.ts';
 import type { Call } from './call.ts';
 import { type Operation, pathOf } from './operation.ts';
 import { Excess } from './rate-limits.ts';

@@ -13,9 +13,8 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import type { Apis } from '../../core/apis/apis.ts';
-import type { Notice } from '../../core/ports.ts';
-import type { Notices } from '../webhooks/notices.ts';
-import type { SenderDuty } from '../webhooks/webhook-sender.ts';
+import type { Notice, NoticeSink } from '../../core/ports.ts';
+import type { Duty } from './duty.ts';
 
 const DAY_MS = 86_400_000;
 /** An expiry that is this long over when it is first seen is old news. */
@@ -160,7 +159,7 @@ const PAGES_MAX = 50;
 interface DueWatchOptions {
   readonly apis: Pick<Apis, 'ids'>;
   readonly dueKeys: DueKeys;
-  readonly notices: Notices;
+  readonly notices: NoticeSink;
   /** Enforces the rules of an API for its keys. */
   readonly rules: { visit(apiId: string): Promise<void> };
   /** Days before the expiry of a key at which an event is sent. */
@@ -173,7 +172,7 @@ interface DueWatchOptions {
  * Tells of keys that expire, and of credits and limits that are used up or nearly so, and disables keys that nobody uses.
  * Visits 200 APIs a second, and reads in each only the keys for which something is due.
  */
-export class DueWatch implements SenderDuty {
+export class DueWatch implements Duty {
   readonly #options: DueWatchOptions;
 
   constructor(options: DueWatchOptions) {

@@ -3,9 +3,9 @@ import type { Logger } from '#shared/process/log.ts';
 import { STOPPED_REPORT, type VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { usageLoss, verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';
+import type { NoticeSink } from '../../core/ports.ts';
 import type { FleetView } from '../fleet/fleet.ts';
-import type { Notices } from '../webhooks/notices.ts';
-import type { SenderDuty } from '../webhooks/webhook-sender.ts';
+import type { Duty } from './duty.ts';
 
 const PAGE = 100;
 
@@ -99,13 +99,13 @@ const MISSING_MS = 12_000;
 
 interface FleetWatchOptions {
   readonly fleet: WatchedFleet;
-  readonly notices: Notices;
+  readonly notices: NoticeSink;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** Tells of verifiers that report no more and did not say that they stop. */
-export class FleetWatch implements SenderDuty {
+export class FleetWatch implements Duty {
   readonly #options: FleetWatchOptions;
 
   constructor(options: FleetWatchOptions) {

@@ -9,10 +9,10 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, recordKey, SHARED_LOG, unusedKeys } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
+import type { NoticeSink } from '../../core/ports.ts';
 import type { AuditEvent } from '../../core/schema/audit-event.ts';
+import { DISABLE_UNUSED } from '../../core/schema/event-types.ts';
 import type { Audit } from '../audit/audit.ts';
-import { DISABLE_UNUSED } from '../webhooks/events-of.ts';
-import type { Notices } from '../webhooks/notices.ts';
 import type { WatchedFleet } from './fleet-watch.ts';
 
 const surveyKeys = command(
@@ -44,7 +44,7 @@ interface KeyRulesOptions {
   readonly nodes: RedisNodes;
   readonly writer: DurableWriter;
   readonly audit: Pick<Audit, 'list' | 'recordAll' | 'waiting'>;
-  readonly notices: Notices;
+  readonly notices: NoticeSink;
   readonly fleet: Pick<WatchedFleet, 'usageExtent'>;
   readonly clock: Clock;
   readonly log: Logger;

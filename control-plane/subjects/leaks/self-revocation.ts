@@ -10,13 +10,13 @@ import type { BootstrapKeys } from '../../core/callers/bootstrap-keys.ts';
 import type { RootKeys } from '../../core/callers/root-keys.ts';
 import type { Keys } from '../../core/keys/keys.ts';
 import type { Key, KeyView } from '../../core/records/key-view.ts';
+import { REVOKE } from '../../core/schema/event-types.ts';
 import { effectOf } from '../../core/serve/call.ts';
 import { namesOf } from '../../core/serve/errors.ts';
 import type { CallRecorder } from '../../core/serve/ports.ts';
 import type { RateLimits } from '../../core/serve/rate-limits.ts';
 import type { App } from '../../core/serve/server.ts';
 import { Turns } from '../../core/serve/turns.ts';
-import { REVOKE } from '../webhooks/events-of.ts';
 
 export const REVOKE_PATH = '/oauth2/revoke';
 

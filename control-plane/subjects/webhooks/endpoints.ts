@@ -6,8 +6,8 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
+import type { Draw } from '../../core/ports.ts';
 import type { Managed } from '../../core/records/key-view.ts';
-import type { Draw } from '../../core/schema/draw.ts';
 
 const setEndpoint = command(
   new URL('./set-endpoint.lua', import.meta.url),

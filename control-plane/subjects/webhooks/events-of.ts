@@ -1,6 +1,13 @@
 import { type TProperties, Type } from 'typebox';
 import type { ListedEvent } from '../../core/schema/audit-event.ts';
-import { EVENT_TYPES, type EventType, type OperationEvent } from '../../core/schema/event-types.ts';
+import {
+  DISABLE_UNUSED,
+  EVENT_TYPES,
+  type EventType,
+  type OperationEvent,
+  REFUSE_HISTORY,
+  REVOKE,
+} from '../../core/schema/event-types.ts';
 import { Durable, Id, Sequence, Time } from '../../core/schema/primitives.ts';
 
 const Receipt = Type.Object(
@@ -125,14 +132,8 @@ export interface PendingEvent {
 
 /** The operation of events about leaked secrets. */
 const LEAKS = 'leaks.report';
-/** The operation of events about keys that were disabled because nobody used them. */
-export const DISABLE_UNUSED = 'rules.disableUnused';
-/** The operation of events about keys that their holders revoked. */
-export const REVOKE = 'oauth2.revoke';
 /** The operation of events about endpoints that answered that they are gone. */
 export const DISABLE_ENDPOINT = 'rules.disableEndpoint';
-/** The operation of events about histories that are older than they were. */
-export const REFUSE_HISTORY = 'rules.refuseHistory';
 /** The id in an event's subject, by the group of its type. */
 const SUBJECTS: Readonly<
   Record<string, 'keyId' | 'identityId' | 'roleId' | 'rootKeyId' | 'apiId' | 'endpointId'>

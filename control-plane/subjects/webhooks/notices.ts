@@ -24,11 +24,7 @@ export class Notices implements NoticeSink {
     this.#nodes = nodes;
   }
 
-  /**
-   * Adds notices, unless there is no endpoint.
-   * @param mark a name for each notice, by which it is added only once a week; undefined = always
-   * @returns the number of notices from the first on that need not be sent again
-   */
+  /** Adds notices, unless there is no endpoint. */
   async add(notices: readonly (Notice & { readonly mark?: string })[]): Promise<number> {
     if (notices.length === 0) return 0;
     const added = notices.flatMap(({ mark = '', ...notice }) => [mark, JSON.stringify(notice)]);

@@ -5,6 +5,7 @@ import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { OperationEvent } from '../../core/schema/event-types.ts';
 import type { Audit } from '../audit/audit.ts';
+import type { Duty } from '../duties/duty.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
@@ -26,12 +27,6 @@ export interface WebhookEvents {
   readonly onDropped: (events: number) => void;
 }
 
-/** Work that only the sender does, besides sending. */
-export interface SenderDuty {
-  /** Works until the signal aborts. Never rejects. */
-  run(signal: AbortSignal): Promise<void>;
-}
-
 interface SenderOptions {
   readonly nodes: RedisNodes;
   readonly endpoints: WebhookEndpoints;
@@ -39,7 +34,7 @@ interface SenderOptions {
   readonly poster: EventPoster;
   readonly changeWriter: Pick<ChangeWriter, 'status'>;
   readonly declared: (operation: string) => OperationEvent | undefined;
-  readonly duties: readonly SenderDuty[];
+  readonly duties: readonly Duty[];
   readonly queueMax: number;
   /** Time after which a command to Redis is cut off, milliseconds. */
   readonly commandMsMax: number;
