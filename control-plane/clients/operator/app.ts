@@ -30,6 +30,11 @@ export async function startOperator(
     .help(
       'Objects that wait to be compared with Keyfence. Steadily above 0: Keyfence or Kubernetes is slow.',
     );
+  metricMakers(registry)
+    .gauge('keyfence_operator_missing', () => operator.missing)
+    .help(
+      'Keys, roles and identities that Keyfence has of objects which are gone without having been deleted. They are accepted still.',
+    );
   const server = createAdminServer({
     metrics: registry,
     notReady: () => (operator.isReady ? undefined : 'not everything was listed yet'),

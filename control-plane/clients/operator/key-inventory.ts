@@ -8,13 +8,16 @@ export interface OwnKey {
   readonly expires?: number;
   readonly driftedAt?: number;
   readonly sequence: number;
+  readonly name?: string;
+  readonly createdAt?: number;
+  readonly lastUsedAt?: number;
 }
 
 const PAGE_SIZE = 100;
 
 /**
  * Knows which keys the objects of this cluster declare, by what Keyfence says of keys and never by what objects say of
- * themselves: users can write that. Reads all keys of an API once, and again if a call may have made one that it does not know.
+ * themselves: users can write that. Reads them once for an API, and again if a call may have made one that it does not know.
  */
 export class KeyInventory {
   readonly #admin: Admin;
@@ -79,7 +82,7 @@ export class KeyInventory {
     const ofObjects = new Map<string, Map<string, OwnKey>>();
     for (let cursor: string | undefined = ''; cursor !== undefined; ) {
       const page: Awaited<ReturnType<Admin['apis']['listKeys']>> = await this.#admin.apis.listKeys({
-        ...{ apiId, limit: PAGE_SIZE },
+        ...{ apiId, limit: PAGE_SIZE, managedByPrefix: this.managedBy('') },
         ...(cursor ? { cursor } : {}),
       });
       for (const key of page.keys) {
@@ -96,8 +99,11 @@ export class KeyInventory {
 }
 
 /** Returns of a key what the operator remembers. */
-export const ownKey = ({ keyId, apiId, expires, driftedAt, sequence }: OwnKey): OwnKey => ({
+export const ownKey = ({ keyId, apiId, sequence, expires, driftedAt, ...more }: OwnKey): OwnKey => ({
   ...{ keyId, apiId, sequence },
+  ...(more.name === undefined ? {} : { name: more.name }),
+  ...(more.createdAt === undefined ? {} : { createdAt: more.createdAt }),
+  ...(more.lastUsedAt === undefined ? {} : { lastUsedAt: more.lastUsedAt }),
   ...(expires === undefined ? {} : { expires }),
   ...(driftedAt === undefined ? {} : { driftedAt }),
 });

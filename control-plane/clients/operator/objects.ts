@@ -12,12 +12,15 @@ export const DIGEST = 'keyfence.io/sha256';
 /** The annotation that, with `orphan`, leaves what an object declares in Keyfence when the object is deleted. */
 export const ON_DELETE = 'keyfence.io/on-delete';
 
+/** The annotation of a KeyApi with which its objects go without a call, where Keyfence is gone for good. */
+export const FORGET = 'keyfence.io/forget';
+
 /** The field of a Secret that has the key. */
 export const SECRET_FIELD = 'key';
 
 export type Condition = {
   readonly type: string;
-  readonly status: 'True' | 'False';
+  readonly status: 'True' | 'False' | 'Unknown';
   readonly reason: string;
   readonly message: string;
   readonly observedGeneration?: number;

@@ -1,14 +1,16 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Admin } from '../client/admin.ts';
+import { isHeld, release } from './finalizer.ts';
 import { Informer } from './informer.ts';
-import { KeyInventory } from './key-inventory.ts';
+import { KeyInventory, type OwnKey } from './key-inventory.ts';
 import { type Kube, KubeError, type KubeObject, type Page } from './kube.ts';
 import {
   type ApiKey,
   apiIdOf,
   apiKeysIn,
   FINALIZER,
+  FORGET,
   type KeyApi,
   type KeyIdentity,
   type KeyRole,
@@ -27,11 +29,12 @@ import { WorkQueue } from './work-queue.ts';
 
 const AT_ONCE = 8;
 const START_RETRY_MS = 2000;
+/** Number of ids in a line of the log. */
+const TOLD_MAX = 5;
 /** Time after which it is looked whether everything was listed. */
 const LISTED_AGAIN_MS = 200;
-/** Of the objects with keys, the share that may be gone at once without doubt. */
-const GONE_SHARE_MAX = 0.3;
-const GONE_MIN = 10;
+/** Time after which what no list has is looked for once more, before it counts as missing. */
+const ABSENT_AGAIN_MS = 60_000;
 
 export interface OperatorOptions {
   readonly kube: Kube;
@@ -43,6 +46,13 @@ export interface OperatorOptions {
   readonly log: Logger;
   readonly chance: () => number;
   readonly newSecret?: KeyReconcilerOptions['newSecret'];
+}
+
+interface Reconcilers {
+  readonly keys: KeyReconciler;
+  readonly apis: ApiReconciler;
+  readonly roles: RecordReconciler<KeyRole>;
+  readonly identities: RecordReconciler<KeyIdentity>;
 }
 
 /** Makes Keyfence agree with the objects of a cluster, until it is stopped. */
@@ -57,15 +67,15 @@ export class Operator {
   readonly #identities = new Map<string, Informer<KeyIdentity>>();
   readonly #secrets = new Map<string, Informer<Secret>>();
   readonly #reporter: Reporter;
+  /** Objects that were last seen being deleted, by kind, name and uid. */
+  readonly #going = new Map<string, KubeObject>();
+  /** Uids that declare something in Keyfence and that no list has → since when. */
+  #absentSince = new Map<string, number>();
+  /** Keys whose objects are not there, by their APIs; and the number of such roles and identities. */
+  readonly #missingKeys = new Map<string, readonly OwnKey[]>();
+  readonly #missingRecords = new Map<string, number>();
   #inventory: KeyInventory | undefined;
-  #reconcilers:
-    | {
-        readonly keys: KeyReconciler;
-        readonly apis: ApiReconciler;
-        readonly roles: RecordReconciler<KeyRole>;
-        readonly identities: RecordReconciler<KeyIdentity>;
-      }
-    | undefined;
+  #reconcilers: Reconcilers | undefined;
 
   constructor(options: OperatorOptions) {
     this.#options = options;
@@ -139,6 +149,12 @@ export class Operator {
     return this.#queue.length;
   }
 
+  /** Number of keys, roles and identities that objects declared which are gone without having been deleted. */
+  get missing(): number {
+    const keys = [...this.#missingKeys.values()].map(({ length }) => length);
+    return [...keys, ...this.#missingRecords.values()].reduce((sum, count) => sum + count, 0);
+  }
+
   get #informers() {
     return [this.#apis, this.#namespaces, ...this.#declaring, ...this.#secrets.values()];
   }
@@ -186,6 +202,7 @@ export class Operator {
       ...{ roles: records(ROLES), identities: records(IDENTITIES) },
       apis: new ApiReconciler({
         ...{ kube, admin, inventory, reporter },
+        missing: (apiId) => this.#missingKeys.get(apiId),
         isUsed: (apiId) =>
           this.#allKeys().some(
             ({ spec, metadata }) => spec.api === apiId && metadata.finalizers?.includes(FINALIZER) === true,
@@ -209,9 +226,12 @@ export class Operator {
       const api = this.#apis.get(undefined, object);
       return api && reconcilers.apis.reconcile(api);
     }
+    const againMs = await this.#finishGone(name, reconcilers);
+    if (againMs !== undefined) return againMs;
     const isGoing = this.#namespaces.get(undefined, namespace)?.metadata.deletionTimestamp !== undefined;
     // Nothing can be made there any more; the objects follow.
     const isOver = ({ metadata }: KubeObject) => isGoing && !metadata.deletionTimestamp;
+    if (await this.#isForgotten(name)) return undefined;
     if (kind === 'role') {
       const role = this.#roles.get(namespace)?.get(namespace, object);
       return role && !isOver(role) ? reconcilers.roles.reconcile(role) : undefined;
@@ -227,9 +247,57 @@ export class Operator {
     return isListed || key.metadata.deletionTimestamp ? reconcilers.keys.reconcile(key) : LISTED_AGAIN_MS;
   }
 
+  /** The object of a name in the queue, as it is now. */
+  #objectOf(name: string): KubeObject | undefined {
+    const [kind, namespace = '', object = ''] = name.split(' ');
+    const informers = { key: this.#keys, role: this.#roles, identity: this.#identities }[String(kind)];
+    return informers?.get(namespace)?.get(namespace, object);
+  }
+
+  /** Takes away what objects of a name declared that were being deleted and are gone: somebody took off the finalizer. */
+  async #finishGone(name: string, { keys, roles, identities }: Reconcilers): Promise<number | undefined> {
+    const present = this.#objectOf(name)?.metadata.uid;
+    for (const [id, object] of this.#going) {
+      if (!id.startsWith(`${name} `) || object.metadata.uid === present) continue;
+      const againMs = await (name.startsWith('key ')
+        ? keys.finish(object as ApiKey)
+        : name.startsWith('role ')
+          ? roles.finish(object as KeyRole)
+          : identities.finish(object as KeyIdentity));
+      if (againMs !== undefined) return againMs;
+      this.#going.delete(id);
+    }
+    return undefined;
+  }
+
+  /** Lets an object go without a call, if the KeyApi of its API says that Keyfence is gone for good. */
+  async #isForgotten(name: string): Promise<boolean> {
+    const object = this.#objectOf(name);
+    if (!object?.metadata.deletionTimestamp || !isHeld(object.metadata)) return false;
+    const { spec } = object as ApiKey | KeyIdentity | KeyRole;
+    const apiIds = 'api' in spec ? [spec['api']] : (spec as Partial<KeyIdentity['spec']>).apiIds;
+    const apis = [...this.#apis.objects.values()].filter(
+      (each) => apiIds === undefined || apiIds.includes(apiIdOf(each)),
+    );
+    if (apis.length === 0 || !apis.every(({ metadata }) => metadata.annotations?.[FORGET] === 'true'))
+      return false;
+    const { namespace = '' } = object.metadata;
+    const resource = name.startsWith('key ')
+      ? apiKeysIn(namespace)
+      : (name.startsWith('role ') ? ROLES : IDENTITIES).in(namespace);
+    await this.#reporter.tell(object, resource, {
+      ...{ type: 'Ready', status: 'False', reason: 'Forgotten' },
+      message: `${FORGET} of its KeyApi: nobody asked Keyfence, where what it declared may be accepted still`,
+    });
+    await release(this.#options.kube, resource, object.metadata);
+    return true;
+  }
+
   /** Status is written by the operator itself, mostly; where a user did, that is soon corrected. */
   #add(kind: Kind, object: KubeObject, before: KubeObject | undefined): void {
     const name = nameOf(kind, object);
+    if (object.metadata.deletionTimestamp && isHeld(object.metadata))
+      this.#going.set(`${name} ${object.metadata.uid}`, object);
     if (before && essenceOf(before) === essenceOf(object)) this.#queue.addLater(name);
     else this.#queue.add(name);
   }
@@ -282,93 +350,94 @@ export class Operator {
     while (!signal.aborted) {
       const isListed = this.isReady;
       if (isListed) await this.#relist();
-      await pause(clock, isListed ? relistMs : LISTED_AGAIN_MS, signal);
+      const isNew = [...this.#absentSince.values()].some((ms) => clock.monotonicMs() - ms < ABSENT_AGAIN_MS);
+      const againMs = isNew ? Math.min(relistMs, ABSENT_AGAIN_MS) : relistMs;
+      await pause(clock, isListed ? againMs : LISTED_AGAIN_MS, signal);
     }
   }
 
-  /** Deletes what objects declared that are gone, as where somebody took off the finalizer. Reads all of this cluster again, and looks at all objects. */
+  /**
+   * Looks at all objects again, and for what Keyfence has of objects that are not there. That stays: an object may be gone for
+   * many reasons that nobody wished, such as a cluster or a namespace that was restored.
+   */
   async #relist(): Promise<void> {
-    const { log } = this.#options;
     const inventory = this.#inventory;
     if (!inventory) return;
-    try {
-      for (const api of this.#apis.objects.values()) {
+    const absent = new Map<string, number>();
+    for (const api of this.#apis.objects.values())
+      await this.#tried({ apiId: apiIdOf(api) }, async () => {
         const apiId = apiIdOf(api);
         inventory.forget(apiId);
-        const gone = await this.#gone(this.#keys, await inventory.uids(apiId), { apiId });
-        for (const uid of gone) await this.#deleteKeys(inventory, apiId, uid);
+        const { missing, isSure } = await this.#missingOf(this.#keys, await inventory.uids(apiId), absent);
+        const keys = await Promise.all(missing.map((uid) => inventory.of(apiId, uid)));
+        if (isSure) this.#missingKeys.set(apiId, keys.flat());
+        this.#queue.add(nameOf('api', api));
+      });
+    const records = new Map<string, DeclaredRecord>();
+    const add = async <T extends KubeObject>(
+      kind: RecordKind<T>,
+      informers: ReadonlyMap<string, Informer<T>>,
+    ) => {
+      const uids: string[] = [];
+      for (const record of await kind.all(this.#options.admin)) {
+        const uid = inventory.uidOf(record.managedBy);
+        if (uid === undefined) continue;
+        uids.push(uid);
+        records.set(uid, record);
       }
-      const records = new Map([
-        ...(await this.#deleteRecords(inventory, ROLES, this.#roles)),
-        ...(await this.#deleteRecords(inventory, IDENTITIES, this.#identities)),
-      ]);
-      this.#addKeys(() => true);
-      // Most are as they were when their status was written.
-      this.#addRecords(
-        ({ metadata, status }) =>
-          records.get(metadata.uid)?.sequence !== status?.sequence ||
-          metadata.generation !== status?.observedGeneration,
-      );
+      const { missing, isSure } = await this.#missingOf(informers, uids, absent);
+      if (isSure) this.#missingRecords.set(kind.noun, missing.length);
+      if (missing.length > 0)
+        this.#options.log.warn(
+          { ids: missing.slice(0, TOLD_MAX).map((uid) => records.get(uid)?.id), count: missing.length },
+          `objects are gone that declared a ${kind.noun}: it stays`,
+        );
+    };
+    await this.#tried({ kind: ROLES.noun }, () => add(ROLES, this.#roles));
+    await this.#tried({ kind: IDENTITIES.noun }, () => add(IDENTITIES, this.#identities));
+    this.#absentSince = absent;
+    this.#addKeys(() => true);
+    // Most are as they were when their status was written.
+    this.#addRecords(
+      ({ metadata, status }) =>
+        records.get(metadata.uid)?.sequence !== status?.sequence ||
+        metadata.generation !== status?.observedGeneration,
+    );
+  }
+
+  /** One API or kind that cannot be read holds up no other. */
+  async #tried(about: object, look: () => Promise<void>): Promise<void> {
+    try {
+      await look();
     } catch (error) {
-      log.warn({ err: error }, 'what objects declared that are gone is looked for again later');
+      this.#options.log.warn({ err: error, ...about }, 'it is looked later whether all keys have objects');
     }
   }
 
-  /** Returns those of these uids that no object of a kind has, in any namespace; none if these are too many. */
-  async #gone(
-    of: ReadonlyMap<string, Listed<KubeObject>>,
+  /**
+   * Returns those of these uids that no object of a kind has, in any namespace, and had none a minute ago.
+   * @param absent gets all that no object has
+   */
+  async #missingOf(
+    informers: ReadonlyMap<string, Listed<KubeObject>>,
     uids: readonly string[],
-    about: object,
-  ): Promise<readonly string[]> {
-    const { kube, log } = this.#options;
-    const present = new Set(objectsOf(of).map(({ metadata }) => metadata.uid));
-    if (uids.every((uid) => present.has(uid))) return [];
-    // Objects of namespaces that are not, or no longer, this operator's stay.
-    const [{ group = '', plural = '' } = {}] = [...of.values()].map(({ resource }) => resource);
+    absent: Map<string, number>,
+  ): Promise<{ readonly missing: readonly string[]; readonly isSure: boolean }> {
+    const { kube, clock } = this.#options;
+    const present = new Set(objectsOf(informers).map(({ metadata }) => metadata.uid));
+    if (uids.every((uid) => present.has(uid))) return { missing: [], isSure: true };
+    // Objects of namespaces that are not, or no longer, this operator's.
+    const [{ group = '', plural = '' } = {}] = [...informers.values()].map(({ resource }) => resource);
     for (let next: string | undefined = ''; next !== undefined; ) {
       const page: Page<KubeObject> = await kube.list({ group, plural }, next || undefined);
       for (const { metadata } of page.items) present.add(metadata.uid);
       next = page.next;
     }
-    const gone = uids.filter((uid) => !present.has(uid));
-    if (gone.length < GONE_MIN || gone.length <= GONE_SHARE_MAX * uids.length) return gone;
-    const text = 'too many objects are gone at once: what they declared stays; delete it by hand';
-    log.error({ ...about, count: gone.length }, text);
-    return [];
-  }
-
-  async #deleteKeys(inventory: KeyInventory, apiId: string, uid: string): Promise<void> {
-    const { admin, log } = this.#options;
-    for (const key of await inventory.of(apiId, uid)) {
-      // It may have come meanwhile.
-      if (this.#allKeys().some(({ metadata }) => metadata.uid === uid)) return;
-      log.warn({ keyId: key.keyId, apiId }, 'the object of a key is gone: the key is deleted');
-      await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: 0 });
-      await inventory.delete(uid, key);
-    }
-  }
-
-  /** Resolves with all that objects declare, by their uids. */
-  async #deleteRecords<T extends KubeObject>(
-    inventory: KeyInventory,
-    kind: RecordKind<T>,
-    informers: ReadonlyMap<string, Informer<T>>,
-  ): Promise<ReadonlyMap<string, DeclaredRecord>> {
-    const { admin, log } = this.#options;
-    const records = new Map<string, DeclaredRecord>();
-    for (const record of await kind.all(admin)) {
-      const uid = inventory.uidOf(record.managedBy);
-      if (uid !== undefined) records.set(uid, record);
-    }
-    for (const uid of await this.#gone(informers, [...records.keys()], { kind: kind.noun })) {
-      const { id = '' } = records.get(uid) ?? {};
-      log.warn({ id }, `the object of this ${kind.noun} is gone: the ${kind.noun} is deleted`);
-      // A disabled identity stays.
-      await kind.delete(admin, id).catch((error: unknown) => {
-        log.warn({ err: error, id }, `the ${kind.noun} could not be deleted`);
-      });
-    }
-    return records;
+    const nowMs = clock.monotonicMs();
+    const gone = [...new Set(uids)].filter((uid) => !present.has(uid));
+    for (const uid of gone) absent.set(uid, this.#absentSince.get(uid) ?? nowMs);
+    const missing = gone.filter((uid) => nowMs - (absent.get(uid) ?? nowMs) >= ABSENT_AGAIN_MS);
+    return { missing, isSure: missing.length === gone.length };
   }
 }
 

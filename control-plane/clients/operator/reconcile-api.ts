@@ -1,11 +1,11 @@
 import { type Admin, AdminError } from '../client/admin.ts';
 import type { Operations } from '../client/interface.ts';
 import { hold, isHeld, release } from './finalizer.ts';
-import type { KeyInventory } from './key-inventory.ts';
+import type { KeyInventory, OwnKey } from './key-inventory.ts';
 import type { Kube } from './kube.ts';
-import { API_SPEC, apiIdOf, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
+import { API_SPEC, apiIdOf, FORGET, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
 import { orAbsent } from './record-kinds.ts';
-import { propagated, type Reporter, Unready } from './reporter.ts';
+import { propagated, type Report, type Reporter, Unready } from './reporter.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
@@ -18,6 +18,8 @@ interface ApiReconcilerOptions {
   readonly reporter: Reporter;
   /** Tells whether objects that Keyfence has keys of declare keys of an API. */
   readonly isUsed: (apiId: string) => boolean;
+  /** The keys of an API that objects declared which are not there; undefined = not everything was listed twice yet. */
+  readonly missing: (apiId: string) => readonly OwnKey[] | undefined;
   /** The oldest KeyApi of an API, which declares it; the others only wait. */
   readonly first: (apiId: string) => KeyApi | undefined;
 }
@@ -48,7 +50,7 @@ export class ApiReconciler {
   }
 
   async #apply(object: KeyApi): Promise<void> {
-    const { kube, admin, reporter, inventory, first } = this.#options;
+    const { kube, admin, reporter, inventory, first, missing } = this.#options;
     const { metadata, spec } = object;
     const apiId = apiIdOf(object);
     const { name, uid, generation = 0 } = metadata;
@@ -76,6 +78,7 @@ export class ApiReconciler {
               ...{ type: 'Ready', status: 'True', reason: 'NotManaged' },
               message: `the API ${apiId} was there before: its settings stay, and it outlives this object`,
             },
+        missed(missing(apiId)),
       ],
     });
   }
@@ -92,6 +95,13 @@ export class ApiReconciler {
         conditions: [{ type: 'Ready', status: 'False', reason: 'InUse', message }],
       });
       return IN_USE_AGAIN_MS;
+    }
+    if (annotations?.[FORGET] === 'true') {
+      await reporter.tell(object, keyApis, {
+        ...{ type: 'Ready', status: 'False', reason: 'Forgotten' },
+        message: `${FORGET}: nobody asked Keyfence, where the API ${apiId} may be still`,
+      });
+      return void (await release(kube, keyApis, object.metadata));
     }
     const present = await orAbsent(admin.apis.getApi({ apiId }));
     const isOurs = present?.managedBy === inventory.managedBy(uid);
@@ -111,4 +121,32 @@ export class ApiReconciler {
     await release(kube, keyApis, object.metadata);
     return undefined;
   }
+}
+
+const TOLD_MAX = 5;
+
+/** Returns whether every key that an object declared has its object still, as a condition. */
+function missed(keys: readonly OwnKey[] | undefined): Report['conditions'][number] {
+  const type = 'AllKeysHaveObjects';
+  if (!keys)
+    return { type, status: 'Unknown', reason: 'Waiting', message: 'not everything was listed twice yet' };
+  if (keys.length === 0)
+    return {
+      type,
+      status: 'True',
+      reason: 'AsDeclared',
+      message: 'each key that an object declared has its object',
+    };
+  const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+  const texts = keys.slice(0, TOLD_MAX).map(({ keyId, name, createdAt, lastUsedAt }) => {
+    const about = [
+      ...(name === undefined ? [] : [name]),
+      ...(createdAt === undefined ? [] : [`created ${day(createdAt)}`]),
+      lastUsedAt === undefined ? 'never used' : `last used ${day(lastUsedAt)}`,
+    ];
+    return `${keyId} (${about.join(', ')})`;
+  });
+  const more = keys.length > TOLD_MAX ? `, and ${keys.length - TOLD_MAX} more` : '';
+  const message = `${keys.length} keys are accepted whose objects are gone without having been deleted: ${texts.join('; ')}${more}`;
+  return { type, status: 'False', reason: 'Missing', message };
 }

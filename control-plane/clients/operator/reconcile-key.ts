@@ -232,12 +232,9 @@ export class KeyReconciler {
     const { admin, inventory } = this.#options;
     const { uid } = object.metadata;
     const { api: apiId } = object.spec;
-    const isOwnForm = isWellFormed(secret);
-    const about = isOwnForm ? { foreign: false, start: startOf(secret) } : { foreign: true };
-    const sha256 = hashSecret(secret);
-    const keys = [
-      withoutNulls({ ...fieldsOf(object), ...about, sha256, managedBy: inventory.managedBy(uid) }),
-    ];
+    const digest = digestOf(secret);
+    const { sha256 } = digest;
+    const keys = [withoutNulls({ ...fieldsOf(object), ...digest, managedBy: inventory.managedBy(uid) })];
     const own = await inventory.of(apiId, uid);
     const memory = this.#memoryOf(object);
     const imported = own.find((key) => memory.get(key.keyId)?.digest === sha256);
@@ -332,6 +329,14 @@ export class KeyReconciler {
     return PENDING_AGAIN_MS;
   }
 
+  /** Takes away the keys of an object that was being deleted and is gone, as where somebody took off the finalizer. */
+  async finish(object: ApiKey): Promise<number | undefined> {
+    const keys = await this.#options.inventory.of(object.spec.api, object.metadata.uid);
+    if (keys.length === 0) return undefined;
+    if (object.metadata.annotations?.[ON_DELETE] === 'orphan') return void (await this.#orphan(object, keys));
+    return (await this.#deleteKeys(object, keys)) && PENDING_AGAIN_MS;
+  }
+
   /** Deletes or orphans all keys of an object; resolves as `#deleteAll` does. */
   async #letGo(object: ApiKey): Promise<Propagation | undefined> {
     const keys = await this.#options.inventory.of(object.spec.api, object.metadata.uid);
@@ -341,26 +346,67 @@ export class KeyReconciler {
 
   /** Deletes all keys of an object; resolves with how far the latest has come, unless all are deleted everywhere. */
   async #deleteAll(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation | undefined> {
-    const { admin, inventory, reporter } = this.#options;
+    const { admin, reporter } = this.#options;
     const { uid } = object.metadata;
     const { api: apiId } = object.spec;
-    let pending: Propagation | undefined;
-    const [first] = keys;
+    const own = keys.length > 0 ? keys : await this.#keysOfSecrets(object);
+    const [first] = own;
     // So that a later look knows of what it would no longer find. A user may have written the finalizer of an object without.
     if (!object.status?.keyId) {
       if (!first) return undefined;
       await reporter.report(object, apiKeysIn(namespaceOf(object)), { keyId: first.keyId, conditions: [] });
     }
+    if (own.length > 0) return this.#deleteKeys(object, own);
+    // Perhaps an earlier look deleted them and ended before it knew more. Behind this, all that it did is complete.
+    const keyId = `key_gone${uid.replaceAll('-', '')}`;
+    const { propagation } = await admin.keys.deleteKey({ keyId, apiId, waitMs: WAIT_MS });
+    return propagation.state === 'pending' ? propagation : undefined;
+  }
+
+  async #deleteKeys(
+    { spec: { api: apiId }, metadata: { uid } }: ApiKey,
+    keys: readonly OwnKey[],
+  ): Promise<Propagation | undefined> {
+    const { admin, inventory } = this.#options;
+    let pending: Propagation | undefined;
     for (const key of keys) {
       const { propagation } = await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: WAIT_MS });
       if (propagation.state === 'pending') pending = propagation;
       else await inventory.delete(uid, key);
     }
-    if (keys.length > 0) return pending;
-    // Perhaps an earlier look deleted them and ended before it knew more. Behind this, all that it did is complete.
-    const keyId = `key_gone${uid.replaceAll('-', '')}`;
-    const { propagation } = await admin.keys.deleteKey({ keyId, apiId, waitMs: WAIT_MS });
-    return propagation.state === 'pending' ? propagation : undefined;
+    return pending;
+  }
+
+  /**
+   * Finds keys of an object of which Keyfence knows none by its name, by the secrets in its Secrets: its own, imported disabled
+   * where there were none. Tells of those that are another's and stay.
+   */
+  async #keysOfSecrets(object: ApiKey): Promise<OwnKey[]> {
+    const { admin, inventory, kube, reporter } = this.#options;
+    const { uid, name } = object.metadata;
+    const { api: apiId, secretRefs, secretName = name } = object.spec;
+    const namespace = namespaceOf(object);
+    const own: OwnKey[] = [];
+    for (const ref of secretRefs ?? [{ name: secretName }]) {
+      const secret = await kube.get<Secret>(secretsIn(namespace), ref.name).catch((error: unknown) => {
+        // In a namespace that goes, the right to read is gone first.
+        if (error instanceof KubeError && error.status === 403) return undefined;
+        throw error;
+      });
+      const text = Buffer.from(secret?.data?.[ref.key ?? SECRET_FIELD] ?? '', 'base64').toString();
+      if (!isUsable(text)) continue;
+      const keys = [{ ...digestOf(text), enabled: false, managedBy: inventory.managedBy(uid) }];
+      const [result] = (await admin.keys.importKeys({ apiId, keys })).results;
+      const record =
+        result && 'keyId' in result ? await admin.keys.getKey({ keyId: result.keyId }) : undefined;
+      if (record?.managedBy === inventory.managedBy(uid)) own.push(ownKey(record));
+      else
+        await reporter.tell(object, apiKeysIn(namespace), {
+          ...{ type: 'Ready', status: 'False', reason: 'KeyStays' },
+          message: `the key ${record?.keyId ?? 'of another API'} has the secret of the Secret ${ref.name}, and is not this object's: it stays`,
+        });
+    }
+    return own;
   }
 
   /** Leaves the keys as nobody's, and their Secret too. */
@@ -394,9 +440,17 @@ export const notAllowed = (permission: string, namespace: string, apiId: string)
     ? `no KeyApi declares the API ${apiId}; ask whoever administers the cluster for one`
     : `the namespace ${namespace} may not declare for the API ${apiId}: allowedNamespaces of its KeyApi does not match the labels of the namespace`;
 
+const isUsable = (secret: string) => canBeSecret(secret) && secret.length >= SECRET_MIN;
+
+/** Returns how a secret is imported. */
+const digestOf = (secret: string) => ({
+  ...(isWellFormed(secret) ? { foreign: false, start: startOf(secret) } : { foreign: true }),
+  sha256: hashSecret(secret),
+});
+
 function secretIn({ data = {}, metadata }: Secret, field: string): string {
   const secret = Buffer.from(data[field] ?? '', 'base64').toString();
-  if (canBeSecret(secret) && secret.length >= SECRET_MIN) return secret;
+  if (isUsable(secret)) return secret;
   throw new Unready(
     'SecretInvalid',
     `${field} of the Secret ${metadata.name}: must have ${SECRET_MIN} to 512 printable ASCII characters without blanks`,

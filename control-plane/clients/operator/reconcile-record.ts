@@ -4,7 +4,15 @@ import type { KeyInventory } from './key-inventory.ts';
 import type { Kube, KubeObject } from './kube.ts';
 import { ON_DELETE, type Status } from './objects.ts';
 import { type DeclaredRecord, orAbsent, type RecordKind } from './record-kinds.ts';
-import { driftOf, propagated, type Reporter, refuseOvertaken, Unready, unreadyOf } from './reporter.ts';
+import {
+  driftOf,
+  type Propagation,
+  propagated,
+  type Reporter,
+  refuseOvertaken,
+  Unready,
+  unreadyOf,
+} from './reporter.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
@@ -102,8 +110,22 @@ export class RecordReconciler<T extends Declaring> {
 
   /** Lets an object go once no verifier answers by what it declared. */
   async #finalize(object: T): Promise<number | undefined> {
-    const { kind, kube, admin, inventory, reporter } = this.#options;
+    const { kube, reporter } = this.#options;
     const resource = this.#resourceOf(object);
+    const propagation = await this.#letGo(object);
+    if (!propagation) return void (await release(kube, resource, object.metadata));
+    await reporter.report(object, resource, { conditions: [propagated(propagation)] });
+    return PENDING_AGAIN_MS;
+  }
+
+  /** Takes away what an object declared that was being deleted and is gone, as where somebody took off the finalizer. */
+  async finish(object: T): Promise<number | undefined> {
+    return (await this.#letGo(object)) && PENDING_AGAIN_MS;
+  }
+
+  /** Deletes or orphans what an object declares; resolves with how far that has come, unless it is everywhere. */
+  async #letGo(object: T): Promise<Propagation | undefined> {
+    const { kind, admin, inventory } = this.#options;
     const record = await this.#find(object);
     if (record && object.metadata.annotations?.[ON_DELETE] === 'orphan') {
       await kind.update(admin, record.id, { managedBy: null, waitMs: 0 });
@@ -117,13 +139,9 @@ export class RecordReconciler<T extends Declaring> {
       const managedBy = inventory.managedBy(object.metadata.uid);
       const change = { ...kind.emptyFields, managedBy, waitMs: WAIT_MS };
       const { propagation } = await kind.update(admin, record.id, change);
-      if (propagation.state === 'pending') {
-        await reporter.report(object, resource, { conditions: [propagated(propagation)] });
-        return PENDING_AGAIN_MS;
-      }
+      if (propagation.state === 'pending') return propagation;
       await orAbsent(kind.delete(admin, record.id));
     }
-    await release(kube, resource, object.metadata);
     return undefined;
   }
 

@@ -28,6 +28,8 @@ interface Reported extends KubeObject {
 export type Propagation = Operations['keys.updateKey']['output']['propagation'];
 
 const MESSAGE_MAX = 1000;
+/** Conditions that no event tells of when they are there for the first time. */
+const QUIET: ReadonlySet<string> = new Set(['InSync', 'AllKeysHaveObjects']);
 
 /** Writes status and events, where they say something new. */
 export class Reporter {
@@ -61,24 +63,28 @@ export class Reporter {
     await this.#kube.patch(resource, metadata.name, { status: after }, 'status');
     for (const condition of conditions) {
       const old = before.find(({ type }) => type === condition.type);
-      if (old?.reason !== condition.reason && (old || condition.type !== 'InSync'))
-        await this.#event(object, resource, condition);
+      if (old?.reason !== condition.reason && (old || !QUIET.has(condition.type)))
+        await this.tell(object, resource, condition);
     }
   }
 
-  /** An event that is lost is not missed: the condition says the same. */
-  async #event({ metadata }: Reported, resource: Resource, condition: Condition): Promise<void> {
+  /** Writes an event. One that is lost is not missed: where something stays so, a condition says it. */
+  async tell(
+    { metadata }: Reported,
+    resource: Resource,
+    { type, status, reason, message }: Report['conditions'][number],
+  ): Promise<void> {
     const { name, namespace = 'default', uid } = metadata;
     const kind = KINDS[resource.plural];
-    const { type, status, reason, message, lastTransitionTime } = condition;
+    const now = new Date(this.#clock.wallMs()).toISOString().replace(/\.\d+Z$/, 'Z');
     try {
       await this.#kube.create(eventsIn(namespace), {
         ...{ apiVersion: 'v1', kind: 'Event', reason, message, count: 1 },
         metadata: { generateName: `${name.slice(0, 200)}-`, namespace },
-        type: status === 'True' || reason === 'Pending' ? 'Normal' : 'Warning',
+        type: status !== 'False' || reason === 'Pending' ? 'Normal' : 'Warning',
         involvedObject: { apiVersion: `${GROUP}/${VERSION}`, kind, name, namespace, uid, fieldPath: type },
         ...{ source: { component: 'keyfence-operator' } },
-        ...{ firstTimestamp: lastTransitionTime, lastTimestamp: lastTransitionTime },
+        ...{ firstTimestamp: now, lastTimestamp: now },
       });
     } catch (error) {
       if (!(error instanceof KubeError)) throw error;

@@ -80,7 +80,11 @@ export class FakeKeyfence {
         },
       }),
       apis: group('apis', {
-        listKeys: ({ apiId }) => ({ keys: [...this.keys.values()].filter((key) => key.apiId === apiId) }),
+        listKeys: ({ apiId, managedByPrefix = '' }) => ({
+          keys: [...this.keys.values()].filter(
+            (key) => key.apiId === apiId && (key.managedBy ?? '').startsWith(managedByPrefix),
+          ),
+        }),
         getApi: ({ apiId }) => this.#api(apiId),
         createApi: (api) => {
           this.apis.set(api.apiId, { ...api, sequence: 0 });

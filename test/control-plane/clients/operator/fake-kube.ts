@@ -24,6 +24,8 @@ export class FakeKube implements Kube {
   readonly #watchers = new Set<Watcher>();
   #version = 0;
   #uids = 0;
+  /** Beginning of new uids, by which those of two clusters differ. */
+  uidPrefix = '';
   /** Versions before this one are forgotten: a watch from there is answered with 410. */
   oldest = 0;
   /** The kind and namespace that the operator has no right to list. */
@@ -42,7 +44,9 @@ export class FakeKube implements Kube {
     const old = this.#objects.get(path);
     const isNewSpec = JSON.stringify(old?.spec) !== JSON.stringify(object.spec);
     const generation = (old?.metadata.generation ?? 0) + (isNewSpec || !old ? 1 : 0);
-    const uid = old?.metadata.uid ?? `00000000-0000-0000-0000-${String(++this.#uids).padStart(12, '0')}`;
+    const uid =
+      old?.metadata.uid ??
+      `${this.uidPrefix.padStart(8, '0')}-0000-0000-0000-${String(++this.#uids).padStart(12, '0')}`;
     const metadata = {
       uid,
       creationTimestamp: '2027-01-01',

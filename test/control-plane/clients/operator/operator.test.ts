@@ -3,51 +3,13 @@ import { describe, expect, test } from 'vitest';
 import type { Admin } from '../../../../control-plane/clients/client/admin.ts';
 import type { Kube } from '../../../../control-plane/clients/operator/kube.ts';
 import { Operator } from '../../../../control-plane/clients/operator/operator.ts';
-import type { Clock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
-import { turns } from '../../../harness/waiting.ts';
 import { FakeKeyfence } from './fake-keyfence.ts';
 import { FakeKube } from './fake-kube.ts';
+import { IdleClock } from './idle-clock.ts';
 
 const RELIST_MS = 300_000;
-const ROUNDS = 2;
 const LONG_MS = 600_000;
-
-/** Time that passes when nothing else is left to do. */
-class IdleClock implements Clock {
-  #nowMs = 1_800_000_000_000;
-  readonly #timers = new Set<{ dueMs: number; run: () => void }>();
-
-  monotonicMs = () => this.#nowMs;
-  wallMs = () => this.#nowMs;
-  after(delayMs: number, run: () => void) {
-    const timer = { dueMs: this.#nowMs + Math.max(0, delayMs), run };
-    this.#timers.add(timer);
-    return { cancel: () => void this.#timers.delete(timer) };
-  }
-
-  /** Lets time pass until something holds; fails after `msMax`. */
-  async until(holds: () => boolean, msMax = 20_000): Promise<void> {
-    const endMs = this.#nowMs + msMax;
-    for (;;) {
-      for (let i = 0; i < ROUNDS; i++) await turns();
-      if (holds()) return;
-      const [next] = [...this.#timers].sort((a, b) => a.dueMs - b.dueMs);
-      if (!next || next.dueMs > endMs) throw new Error(`not within ${msMax} ms: ${holds}`);
-      this.#timers.delete(next);
-      this.#nowMs = Math.max(this.#nowMs, next.dueMs);
-      next.run();
-    }
-  }
-
-  pass = async (ms: number): Promise<void> => {
-    let isOver = false;
-    this.after(ms, () => {
-      isOver = true;
-    });
-    await this.until(() => isOver, ms + 1);
-  };
-}
 
 /** A cluster, a Keyfence and an operator between them, which may end at any call and start again. */
 class World {
@@ -385,7 +347,7 @@ describe('a KeyApi', () => {
     await world.clock.until(() => world.isReady('ci'));
     world.kube.remove('keyapis', '', 'shop');
     await world.clock.pass(20_000);
-    expect(world.kube.read('keyapis', '', 'shop').status.conditions).toMatchObject([{ reason: 'InUse' }]);
+    expect(world.conditionOf('keyapis', 'shop', 'Ready', '').reason).toBe('InUse');
     world.kube.remove('apikeys', 'shop', 'ci');
     await world.clock.until(() => world.kube.all('keyapis').length === 0);
     expect(world.keyfence.apis.size).toBe(0);
@@ -510,26 +472,6 @@ describe.each([
     expect(recordsOf(world)).toMatchObject([spec]);
   });
 
-  test('that lost its finalizer is deleted, unless an object elsewhere has it', async () => {
-    const world = await started();
-    world.kube.put('namespaces', { metadata: { name: 'far' } });
-    const far = world.declare(plural, 'far', spec, 'far');
-    world.declare(plural, 'x', spec);
-    await world.clock.until(() => isReady(world, 'x'));
-    const [cluster] = recordsOf(world)[0].managedBy.split('/');
-    const id = `${records}_far`;
-    world.keyfence[records].set(id, { id, name: 'far', managedBy: `${cluster}/${far.metadata.uid}` });
-    world.operators[0]?.stop();
-    world.kube.put(plural, {
-      ...world.kube.read(plural, 'shop', 'x'),
-      metadata: { name: 'x', namespace: 'shop', finalizers: [] },
-    });
-    world.kube.remove(plural, 'shop', 'x');
-    world.start();
-    await world.clock.until(() => recordsOf(world).length === 1, 2 * RELIST_MS);
-    expect(recordsOf(world)).toMatchObject([{ name: 'far' }]);
-  });
-
   test('killed at any call, it agrees in the end', async () => {
     const story = async (world: World) => {
       world.start();
@@ -640,21 +582,6 @@ describe('in trouble', () => {
     await world.keyfence.admin.keys.deleteKey({ keyId, apiId: 'shop' });
     await world.clock.until(() => world.keysOf('ci').length === 1, 2 * RELIST_MS);
     expect(world.keysOf('ci')).toMatchObject([{ sha256 }]);
-  });
-
-  test('keys of objects that are gone are deleted', async () => {
-    const world = await started();
-    world.key('ci');
-    await world.clock.until(() => world.isReady('ci'));
-    world.kube.put('apikeys', {
-      ...world.read('ci'),
-      metadata: { ...world.read('ci').metadata, finalizers: [] },
-    });
-    world.operators[0]?.stop();
-    world.kube.remove('apikeys', 'shop', 'ci');
-    expect(world.keyfence.keys.size).toBe(1);
-    world.start();
-    await world.clock.until(() => world.keyfence.keys.size === 0, 2 * RELIST_MS);
   });
 
   test('two operators at once do no harm', async () => {
