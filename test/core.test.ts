@@ -27,20 +27,7 @@ const LEFT: readonly string[] = [
   'shared/protocol/follower/shared-log.ts shared/metering/pools.ts',
   'shared/protocol/follower/source.ts shared/metering/exchange.ts',
   'verifier/core/question.ts shared/metering/limits.ts',
-  'verifier/core/verdict-body.ts shared/metering/allowance.ts',
-  'verifier/core/verdict-body.ts verifier/metering/holds.ts',
-  'verifier/core/verdict.ts shared/metering/allowance.ts',
-  'verifier/core/verdict.ts shared/metering/exchange.ts',
-  'verifier/core/verdict.ts shared/metering/pool.ts',
-  'verifier/core/verdict.ts shared/reports/port.ts',
-  'verifier/core/verdict.ts verifier/metering/holds.ts',
-  'verifier/core/verdict.ts verifier/metering/needs.ts',
-  'verifier/core/verdict.ts verifier/metering/until-served.ts',
-  'verifier/core/verifier.ts shared/metering/pools.ts',
-  'verifier/core/verifier.ts shared/reports/port.ts',
-  'verifier/core/verifier.ts verifier/metering/holds.ts',
-  'verifier/core/verifier.ts verifier/metering/needs.ts',
-  'verifier/core/verifier.ts verifier/metering/rate-limits.ts',
+  'verifier/core/verdict.ts shared/metering/limits.ts',
 ];
 
 const edgesIn = (files: ReadonlyMap<string, string>): string[] =>

@@ -92,9 +92,9 @@ export async function startVerifier(
       if (config.REUSE_PORT) listeners.stopListening();
       listeners.drain();
       await pause(clock, drainMs);
-      await engine.verifier.holds.end(holdsMs);
+      await engine.verifier.meter.holds.end(holdsMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
-      await engine.verifier.holds.released();
+      await engine.verifier.meter.holds.released();
       await engine.stop();
       admin.close();
       admin.closeAllConnections();

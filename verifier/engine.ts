@@ -16,12 +16,13 @@ import { WatchedApis } from '#shared/reports/watched-apis.ts';
 import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { uniqueTexts } from '#shared/rules/request-id.ts';
 import { Verifier, type VerifierLimits } from './core/verifier.ts';
+import { type Metering, metered } from './metering/metering.ts';
 
 /** The part that decides on keys with one Redis. A verifier process and the library use the same engine. */
 export interface Engine {
   /** Id of this verifier in the fleet's list. */
   readonly id: string;
-  readonly verifier: Verifier;
+  readonly verifier: Verifier<Metering>;
   /** Measures of Redis, as they were last taken. */
   readonly redis: RedisMeasures;
   /** undefined = the engine counts no usage. */
@@ -75,6 +76,7 @@ export function createEngine(options: {
   const nearby = config.REDIS_READ_URL.length > 0 ? new RedisNearby(config, clock, log) : undefined;
   const digests = foreignDigests.filter((kind) => config.FOREIGN_DIGESTS.includes(kind));
   const verifier = new Verifier({
+    ...metered(),
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock, nearby),
     clock,
     newNonce: uniqueTexts(),

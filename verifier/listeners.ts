@@ -68,7 +68,8 @@ export async function openListeners(options: {
 }): Promise<Listeners> {
   const { engine, verifier, config, certificate, clock, log, crowded } = options;
   const { id, refusals } = engine;
-  const { holds, rateLimits, callers } = engine.verifier;
+  const { callers, meter } = engine.verifier;
+  const { holds, rateLimits } = meter;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
     config;
   const authz = authzSettings(config, clock, log);

@@ -14,6 +14,7 @@ import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
+import { metered } from '../../verifier/metering/metering.ts';
 import { type Benchmark, inDirectory, machine, startProcess } from '../harness.ts';
 import { fullLoad, verifyRequest } from '../load/load.ts';
 import { type Backend, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
@@ -134,6 +135,7 @@ async function lookups(backend: Backend, meter: Meter, keys: readonly string[]):
     log,
   );
   const verifier = new Verifier({
+    ...metered(),
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     newNonce: () => Math.random().toString(36),

@@ -6,6 +6,7 @@ import type { Directory, Session } from '../../shared/protocol/follower/source.t
 import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
+import { metered } from '../../verifier/metering/metering.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';
 
 const count = Number(process.argv[2] ?? '1000');
@@ -60,6 +61,7 @@ function secretHashOf(keyId: string): string {
 }
 
 const verifier = new Verifier({
+  ...metered(),
   directory,
   clock: systemClock,
   newNonce: () => 'n',

@@ -1,5 +1,4 @@
-import type { Spending } from '../metering/allowance.ts';
-import type { LimitRequirement } from '../metering/limits.ts';
+import type { Limit, LimitRequirement } from '../metering/limits.ts';
 import type { Follower } from '../protocol/follower/follower.ts';
 import type { Entry } from '../protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '../protocol/follower/permissions.ts';
@@ -16,12 +15,23 @@ export interface ReportedVerdict {
   readonly about?: Entry;
   /** The rule that the key broke; undefined = none. */
   readonly rule?: RuleName;
-  /** The outcome for credits and rate limits; undefined = the key has none, or was refused anyway. */
-  readonly spending?: Spending;
+  /** The rest of credits and limits; undefined = the key has none, or was refused anyway. */
+  readonly spending?: {
+    readonly remaining?: number | undefined;
+    readonly limits?: readonly ReportedLimit[] | undefined;
+    readonly places?: readonly ReportedLimit[] | undefined;
+  };
   /**
    * The key's effective permissions; undefined = it has neither roles nor an identity, and `entry` is enough.
    */
   readonly effectivePermissions?: EffectivePermissions | undefined;
+}
+
+interface ReportedLimit {
+  readonly limit: Pick<Limit, 'name' | 'limit' | 'durationMs'>;
+  readonly remaining: number;
+  /** True if the key was refused because of this limit. */
+  readonly exceeded: boolean;
 }
 
 /** The question, as far as reports tell of it. */
@@ -47,11 +57,6 @@ export interface RefusedRequest {
 export interface RefusalLog {
   /** Notes the verdict on a question, if it refuses a known key. */
   note(verdict: ReportedVerdict, question: ReportedQuestion, request: RefusedRequest): void;
-}
-
-/** A counter of verdicts by key. */
-export interface VerdictCounter {
-  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
 }
 
 /** A verifier, as far as it reports of itself. */

@@ -13,6 +13,7 @@ import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { generateKey } from '../../shared/rules/key-format.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
+import { metered } from '../../verifier/metering/metering.ts';
 import { redisConfig } from '../harness/config.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { metric, metricBy } from '../harness/metrics.ts';
@@ -220,6 +221,7 @@ test('a stall past the lease is judged by the clock', async () => {
   const nodes = new RedisNodes(config, systemClock, log);
   const silent = () => undefined;
   const verifier = new Verifier({
+    ...metered(),
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     newNonce: randomUUID,

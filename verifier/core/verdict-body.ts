@@ -1,4 +1,3 @@
-import type { LimitOutcome, Spending } from '#shared/metering/allowance.ts';
 import { flattenString } from '#shared/process/flatten-string.ts';
 import type { Details, Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { Identity } from '#shared/protocol/follower/permissions.ts';
@@ -6,8 +5,7 @@ import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/pro
 import { DEFAULT_LIMIT, SHOWN_WINDOWS, type ShownLimit } from '#shared/protocol/records/limit.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
-import type { Hold } from '../metering/holds.ts';
-import { isEnabled, type Verdict } from './verdict.ts';
+import { type Hold, isEnabled, type LimitOutcome, type Spending, type Verdict } from './verdict.ts';
 
 /** A verdict that shows its key. */
 export type VerdictWithKey = Verdict & { readonly entry: Entry };

@@ -1,4 +1,3 @@
-import { creditCounts } from '#shared/metering/pools.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Follower } from '#shared/protocol/follower/follower.ts';
 import {
@@ -9,26 +8,16 @@ import {
 import { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import type { Directory, Nearby, Pointer } from '#shared/protocol/follower/source.ts';
-import type { VerdictCounter } from '#shared/reports/port.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
-import { Holds } from '../metering/holds.ts';
-import { isMetered } from '../metering/needs.ts';
-import { RateLimits } from '../metering/rate-limits.ts';
 import { Callers } from './callers.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { GoodSecrets, LookupSlots, NegativeCache, SingleFlight } from './look-ups.ts';
+import type { Meter, MeterHost, VerdictCounter } from './ports.ts';
 import type { Question } from './question.ts';
-import {
-  FORBIDDEN,
-  type Lookup,
-  NOT_FOUND,
-  Spender,
-  type Verdict,
-  type VerdictSource,
-  Verdicts,
-} from './verdict.ts';
+import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict.ts';
+import { Verdicts } from './verdicts.ts';
 
 /** The limits of a verifier. Each is a setting of the process. */
 export interface VerifierLimits extends FollowersLimits {
@@ -43,14 +32,24 @@ export interface VerifierLimits extends FollowersLimits {
 }
 
 /** Dependencies and limits of a verifier. */
-interface VerifierOptions extends FollowersOptions {
+interface VerifierOptions<M extends Meter> extends FollowersOptions {
   readonly limits: VerifierLimits;
+  /** Makes what counts what keys have left. */
+  readonly meter: (host: MeterHost) => M;
   /** True = keys in another format than Keyfence's are looked up too. */
   readonly foreignKeys: boolean;
   /** Names a secret by its other digests, by which a key of foreign format may have been imported; undefined = by none. */
   readonly digestNames?: (secret: string) => readonly string[];
   /** Counts every verdict on a known key; undefined = nothing counts them. */
   readonly usage?: VerdictCounter | undefined;
+}
+
+/** A question that is looked up. */
+interface Lookup {
+  readonly digest: string;
+  readonly question: Question;
+  /** When it was asked, by the monotonic clock. */
+  readonly sinceMs: number;
 }
 
 /** Maximum number of times that a look-up reads a key whose roles are not in memory. */
@@ -60,14 +59,14 @@ const ATTEMPTS_MAX = 5;
  * A verifier of keys for the APIs that it follows. It answers from memory while their leases hold, otherwise
  * through Redis. Contains the rules of a verification, without HTTP.
  */
-export class Verifier implements VerdictSource {
+export class Verifier<M extends Meter = Meter> implements VerdictSource {
   /** Its id in the fleet's list, and part of the id of each hold. */
   readonly id: string;
   readonly #directory: Directory;
   readonly #clock: Clock;
   readonly #limits: VerifierLimits;
   readonly #foreignKeys: boolean;
-  readonly #digestNames: VerifierOptions['digestNames'];
+  readonly #digestNames: VerifierOptions<M>['digestNames'];
   readonly #cache: KeyCache;
   readonly #unknown: NegativeCache;
   readonly #lookups: SingleFlight<Entry | Verdict, Lookup, Verdict>;
@@ -76,17 +75,15 @@ export class Verifier implements VerdictSource {
   readonly #followers: Followers;
   readonly #sharedLog: SharedLog;
   readonly #verdicts: Verdicts;
-  readonly #spender: Spender;
-  /** Rate limits that belong to no key. */
-  readonly rateLimits: RateLimits;
+  readonly #tooSlow: () => Error;
+  /** Counts what keys have left. */
+  readonly meter: M;
   /** Those who may ask, if they need a root key. */
   readonly callers: Callers;
-  /** The accepted questions whose work has not ended. */
-  readonly holds: Holds;
   /** Counts since the start, for metrics. */
-  readonly counts = { fills: 0, nearby: 0, malformed: 0, stale: 0, credits: creditCounts() };
+  readonly counts = { fills: 0, nearby: 0, malformed: 0, stale: 0 };
 
-  constructor(options: VerifierOptions) {
+  constructor(options: VerifierOptions<M>) {
     const { limits, clock } = options;
     const { lookupWaitMs } = limits;
     const tooSlow = () =>
@@ -96,6 +93,7 @@ export class Verifier implements VerdictSource {
     this.id = generateId('verifier', clock.wallMs());
     this.#directory = options.directory;
     this.#clock = clock;
+    this.#tooSlow = tooSlow;
     this.#limits = limits;
     this.#foreignKeys = options.foreignKeys;
     this.#digestNames = options.digestNames;
@@ -111,22 +109,18 @@ export class Verifier implements VerdictSource {
       answer: (result, lookup) => this.#answer(result, lookup),
       tooSlow,
     });
-    this.#followers = new Followers(options, this.#cache, this.counts.credits);
+    this.#followers = new Followers(options, this.#cache);
     const begin = this.#followers.begin.bind(this.#followers);
     this.#sharedLog = new SharedLog(begin, limits.cacheKeysMax);
-    const waiting = { sharedLog: this.#sharedLog, clock, waitMs: limits.lookupWaitMs, tooSlow };
-    this.rateLimits = new RateLimits(waiting);
+    const waiting = { sharedLog: this.#sharedLog, clock, waitMs: lookupWaitMs, tooSlow };
     this.callers = new Callers(waiting);
-    this.holds = new Holds({
-      ...{ verifierId: this.id, clock, waitMs: limits.lookupWaitMs, tooSlow },
+    this.meter = options.meter({
+      ...waiting,
+      verifierId: this.id,
       placeOf: (key) => this.#placeOf(key),
-      needNow: (digest, name) => this.#spender.needNow(digest, name),
+      at: (place) => this.#at(place),
     });
-    this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage, this.holds);
-    this.#spender = new Spender({
-      ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },
-      lookUp: (lookup) => this.#lookups.lookUp(lookup.digest, lookup),
-    });
+    this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage, this.meter);
   }
 
   /**
@@ -212,6 +206,12 @@ export class Verifier implements VerdictSource {
     return digests.find((digest) => this.#cache.get(digest) !== undefined) ?? (digests[0] as string);
   }
 
+  #at(place: string): ReturnType<MeterHost['at']> {
+    const entry = this.#cache.get(place);
+    if (entry === undefined || !this.#verdicts.isKnown(entry)) return undefined;
+    return { entry, effectivePermissions: this.#verdicts.effectivePermissionsOf(entry) };
+  }
+
   /**
    * Resolves with the verdict through Redis. There is one look-up per key, however many callers ask. Rejects
    * with SERVICE_UNAVAILABLE if there is no verdict within the wait; the look-up then goes on, and its result
@@ -229,11 +229,27 @@ export class Verifier implements VerdictSource {
     if (
       entry?.epoch.lease.holds() &&
       this.#verdicts.isKnown(entry) &&
-      (question.hold !== undefined ||
-        isMetered(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry)))
+      this.meter.applies(entry, question, this.#verdicts.effectivePermissionsOf(entry))
     )
-      return this.#spender.verdict(lookup);
+      return this.#whenServed(lookup);
     return this.#lookups.lookUp(digest, lookup);
+  }
+
+  /** Resolves with the verdict on a key in memory once what it lacks has come. Decides everything anew then. */
+  #whenServed(lookup: Lookup): Promise<Verdict> {
+    return this.meter.wait((taker) => {
+      const entry = this.#cache.get(lookup.digest);
+      if (entry === undefined) return this.#lookUpAgain(lookup);
+      if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
+      if (!this.#verdicts.isKnown(entry)) return this.#lookUpAgain(lookup);
+      return this.#verdicts.decide(entry, lookup.question, taker);
+    });
+  }
+
+  /** More keys than memory has room for would else push each other out for ever, each time before their credits come. */
+  #lookUpAgain(lookup: Lookup): Promise<Verdict> {
+    if (this.#clock.monotonicMs() - lookup.sinceMs > this.#limits.lookupWaitMs) throw this.#tooSlow();
+    return this.#lookups.lookUp(lookup.digest, lookup);
   }
 
   #answer(result: Entry | Verdict, { question, sinceMs }: Lookup): Verdict | Promise<Verdict> {

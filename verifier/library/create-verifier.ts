@@ -157,7 +157,7 @@ class LocalVerifier implements LocalKeyVerifier {
     const { costs } = checkedRelease(hold, cost);
     if (this.#isStopped) throw closedError();
     try {
-      return (await this.#engine.verifier.holds.release(hold, costs)) as Release;
+      return (await this.#engine.verifier.meter.holds.release(hold, costs)) as Release;
     } catch (error) {
       const { code, message } = error as ApiError;
       if (code === 'BAD_REQUEST') throw new TypeError(message);
@@ -207,7 +207,7 @@ class LocalVerifier implements LocalKeyVerifier {
     this.#closing.abort();
     for (const unregister of this.#unregister) unregister();
     const hold = holdProcess();
-    const { holds } = this.#engine.verifier;
+    const { holds } = this.#engine.verifier.meter;
     try {
       await holds.end(this.#stopWaitMs);
       await endRequests(this, this.#clock, 0);

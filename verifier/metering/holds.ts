@@ -1,4 +1,3 @@
-import { ask, lookLower, type Need } from '#shared/metering/allowance.ts';
 import { RECALL_MS } from '#shared/metering/exchange.ts';
 import { isPlaces } from '#shared/metering/limits.ts';
 import type { Pool } from '#shared/metering/pool.ts';
@@ -9,7 +8,10 @@ import type { Entry, Epoch } from '#shared/protocol/follower/key-cache.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { LookupGivenUp } from '../core/given-up.ts';
+import type { MeterHost } from '../core/ports.ts';
 import { type Costs, CREDITS, HOLD_ID, type HoldRequest, type Question } from '../core/question.ts';
+import type { Hold } from '../core/verdict.ts';
+import { ask, look, lowered, type Need } from './allowance.ts';
 import { untilServed } from './until-served.ts';
 
 const TOKEN_BYTES = 16;
@@ -21,16 +23,6 @@ export const HOLDS_PER_KEY_MAX = 10_000;
 export const ANSWER_KEPT_MS = 60_000;
 /** Maximum number of answers that are remembered so long. Beyond it, the older ones are forgotten earlier. */
 export const ANSWERS_MAX = 25_000;
-
-/** A hold in an answer: an accepted question whose work has not ended. */
-export interface Hold {
-  readonly id: string;
-  /** Unix milliseconds. */
-  readonly expiresAt: number;
-  /** Amounts that it took, if the question says `atLeast`: credits, and of rate limits; undefined = of none. */
-  readonly credits?: number;
-  readonly ratelimits?: readonly { readonly name: string; readonly cost: number }[];
-}
 
 /** The cost of a hold that ended. */
 export interface Release {
@@ -112,23 +104,18 @@ export class Holds {
   readonly counts = { expired: 0 };
 
   /**
-   * @param options.verifierId part of each id, so that another verifier can say whose it is
-   * @param options.waitMs longest wait for Redis, in milliseconds. RECALL_MS is added to it.
-   * @param options.placeOf returns the place of a key in memory
-   * @param options.needNow returns the pool and the amount of a rate limit that the key has now; undefined = none, or unknown
+   * @param host.verifierId part of each id, so that another verifier can say whose it is
+   * @param host.waitMs longest wait for Redis, in milliseconds. RECALL_MS is added to it.
+   * @param needNow returns the pool and the amount of a rate limit that the key has now; undefined = none, or unknown
    */
-  constructor(options: {
-    verifierId: string;
-    clock: Clock;
-    waitMs: number;
-    tooSlow: () => Error;
-    placeOf: (key: string) => string;
-    needNow: (digest: string, limitName: string) => Need | undefined;
-  }) {
-    const { verifierId, clock, waitMs, tooSlow } = options;
+  constructor(
+    host: Pick<MeterHost, 'verifierId' | 'clock' | 'waitMs' | 'tooSlow' | 'placeOf'>,
+    needNow: (digest: string, limitName: string) => Need | undefined,
+  ) {
+    const { verifierId, clock, waitMs, tooSlow } = host;
     this.#clock = clock;
-    this.#placeOf = options.placeOf;
-    this.#needNow = options.needNow;
+    this.#placeOf = host.placeOf;
+    this.#needNow = needNow;
     this.#start = `hold_${verifierId}_`;
     this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
@@ -232,12 +219,11 @@ export class Holds {
       let isWaiting = false;
       for (const more of all) {
         const place = this.#placeFor(more.part, digest);
-        const need = place && { ...place, cost: more.need, lowered: more.lowered };
-        const outlook = need && lookLower(need, 0, now);
+        const need = place && lowered({ ...place, cost: more.need, lowered: more.lowered }, 0, now);
         [more.need, more.lowered] = [need?.cost ?? 0, need?.lowered];
         if (need === undefined || need.cost === 0) continue;
         takers.push(need);
-        isWaiting ||= outlook === undefined;
+        isWaiting ||= look(need, now) === undefined;
       }
       if (isWaiting) ask(takers, waiter, now);
       else for (const { pool, cost } of takers) pool.take(cost, now.monotonicMs);

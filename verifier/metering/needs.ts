@@ -1,9 +1,10 @@
-import type { Need } from '#shared/metering/allowance.ts';
 import { isPlaces, type Limit, limitPool } from '#shared/metering/limits.ts';
 import type { Pool } from '#shared/metering/pool.ts';
+import type { Instant } from '#shared/process/clock.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
-import { type HoldRequest, LOOK, type Requirements } from '../core/question.ts';
+import { type HoldRequest, LOOK, type Question, type Requirements } from '../core/question.ts';
+import { lowered, type Need } from './allowance.ts';
 
 /** Returns true if a request about this key may be refused because of credits or rate limits. */
 export const isMetered = (
@@ -18,19 +19,24 @@ export const isMetered = (
   effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true ||
   effectivePermissions?.limits?.[0]?.isAutoApplied === true;
 
+/** Returns a need with the amount that its hold takes now. */
+export type Choose = (need: Need, now: Instant) => Need;
+
+/** Lowers the cost of a need to what is there, but not below the least that its hold takes. */
+export const atLeast: Choose = (need, now) => lowered(need, need.least ?? need.cost, now);
+
 /**
  * Returns all needs of a request, in the order in which they refuse it: rate limits, then places, then credits. Of limits
  * with one name, that of the key applies, or else that of its identity, or else that of its roles.
- * @param hold undefined = places must only be free, and are not taken
- * @param settled what the question settled on where its hold takes less; undefined = it was not asked before
+ * @param question.hold undefined = places must only be free, and are not taken
+ * @param choose returns a need whose hold may take less, with the amount that it takes
  * @returns the name of a limit in the question that none of them has
  */
 export function needsOf(
   entry: Entry,
-  requirements: Requirements,
+  { requirements, hold }: Pick<Question, 'requirements' | 'hold'>,
   effectivePermissions: EffectivePermissions | undefined,
-  hold: HoldRequest | undefined,
-  settled?: Map<Pool, Need>,
+  choose: Choose = atLeast,
 ): Need[] | string {
   if (requirements === LOOK) return everyNeed(entry, effectivePermissions);
   const { epoch, limitsId, limits } = entry;
@@ -54,24 +60,16 @@ export function needsOf(
       ? epoch.pools.get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
       : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
     const need = { pool, cost, limit, isHeld };
-    needs.push(least === undefined ? need : settledOn({ ...need, least }, settled));
+    needs.push(least === undefined ? need : choose({ ...need, least }, epoch.lease.latestCheck));
   }
   needs.push(...places);
   const credits = creditsFor(entry, effectivePermissions);
   if (credits) {
     const need = { pool: credits, cost: requirements.cost, limit: undefined };
     const least = hold?.leastCredits;
-    needs.push(least === undefined ? need : settledOn({ ...need, least }, settled));
+    needs.push(least === undefined ? need : choose({ ...need, least }, epoch.lease.latestCheck));
   }
   return needs;
-}
-
-/** Returns a need with the amount on which its question settled before: another would be asked for without end. */
-function settledOn(need: Need, settled: Map<Pool, Need> | undefined): Need {
-  const { cost, lowered } = settled?.get(need.pool) ?? need;
-  const now = lowered === undefined ? need : { ...need, cost, lowered };
-  settled?.set(need.pool, now);
-  return now;
 }
 
 /** Returns all that may limit the key, to be looked at and not taken. */

@@ -5,8 +5,8 @@ import type { Pools } from '#shared/metering/pools.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import { namespaceIdOf, type Override } from '#shared/protocol/records/namespace-record.ts';
+import type { MeterHost } from '../core/ports.ts';
 import { untilServed } from './until-served.ts';
 
 /** A question about a rate limit that belongs to no key. */
@@ -36,20 +36,15 @@ export type RateLimiter = Pick<RateLimits, 'check'>;
 
 /** Rate limits that belong to no key. They are taken from pools like the limits of keys. */
 export class RateLimits {
-  readonly #sharedLog: Pick<SharedLog, 'overridesOf' | 'readRecord'>;
+  readonly #sharedLog: MeterHost['sharedLog'];
   readonly #clock: Clock;
   readonly #deadlines: Deadlines<(error: unknown) => void>;
   /** Counts since the start, for metrics. */
   readonly counts = { passed: 0, refused: 0 };
 
-  /** @param options.waitMs longest wait for Redis, in milliseconds. RECALL_MS is added to it. */
-  constructor(options: {
-    sharedLog: Pick<SharedLog, 'overridesOf' | 'readRecord'>;
-    clock: Clock;
-    waitMs: number;
-    tooSlow: () => Error;
-  }) {
-    const { sharedLog, clock, waitMs, tooSlow } = options;
+  /** @param host.waitMs longest wait for Redis, in milliseconds. RECALL_MS is added to it. */
+  constructor(host: Pick<MeterHost, 'sharedLog' | 'clock' | 'waitMs' | 'tooSlow'>) {
+    const { sharedLog, clock, waitMs, tooSlow } = host;
     this.#sharedLog = sharedLog;
     this.#clock = clock;
     this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));

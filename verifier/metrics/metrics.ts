@@ -13,6 +13,7 @@ import { LookupGivenUp } from '../core/given-up.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { LaneCounts } from '../doors/lane/lane.ts';
+import type { Metering } from '../metering/metering.ts';
 import type { CostFaults } from '../proxy/proxy.ts';
 import type { UpstreamStats } from '../proxy/upstream.ts';
 import { newTokenCounts } from '../tokens/tokens.ts';
@@ -180,10 +181,11 @@ const JOINS = { min: Math.min, max: Math.max };
 type WatchedVerifier = Pick<
   Verifier,
   'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight' | 'wrongAddresses' | 'wrongOrigins'
-> & {
-  readonly rateLimits: Pick<Verifier['rateLimits'], 'counts'>;
-  readonly holds: Pick<Verifier['holds'], 'size' | 'counts'>;
-};
+> & { readonly meter: WatchedMeter };
+interface WatchedMeter extends Pick<Metering, 'counts'> {
+  readonly rateLimits: Pick<Metering['rateLimits'], 'counts'>;
+  readonly holds: Pick<Metering['holds'], 'size' | 'counts'>;
+}
 
 /** Measures of Redis, and reports to it; undefined = there are none. */
 interface Reports {
@@ -202,7 +204,7 @@ export function watchState(
   const followers = () =>
     verifier.sharedLog ? [...verifier.followers, verifier.sharedLog] : verifier.followers;
   watchLookups(registry, verifier);
-  watchCredits(registry, verifier, followers);
+  watchCredits(registry, verifier.meter, followers);
   watchRedis(registry, redis);
   watchUsage(registry, { usage, refusals });
   watchMemory(registry, verifier);
@@ -237,23 +239,23 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
 
 function watchCredits(
   registry: Registry,
-  { counts, holds, rateLimits }: WatchedVerifier,
+  { counts, holds, rateLimits }: WatchedMeter,
   followers: () => readonly Follower[],
 ): void {
   const { count, gauge } = metricMakers(registry);
-  count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
+  count('keyfence_credit_exchanges_total', () => counts.exchanges).help(
     'Exchanges of credits and rate limits with Redis. There should be far fewer than VALID verdicts on keys with credits or limits.',
   );
-  count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
+  count('keyfence_credit_exchanges_failed_total', () => counts.failed).help(
     'Exchanges that failed, or that too few replicas confirmed. Requests that waited for them got 503 and spent nothing.',
   );
-  count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
+  count('keyfence_credit_recalls_total', () => counts.recalls).help(
     'Recalls of credits or uses of a rate limit that another verifier needed.',
   );
-  count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
+  count('keyfence_credits_withheld_total', () => counts.withheld).help(
     'USAGE_EXCEEDED verdicts because other verifiers did not return credits within 50 ms.',
   );
-  count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
+  count('keyfence_limits_withheld_total', () => counts.limitsWithheld).help(
     'RATE_LIMITED verdicts because other verifiers did not return uses of the limit within 50 ms.',
   );
   count('keyfence_ratelimit_passed_total', () => rateLimits.counts.passed).help(

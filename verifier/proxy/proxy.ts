@@ -29,7 +29,7 @@ import {
   requiring,
 } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';
-import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { type Hold, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { type AuthzSettings, clientQuestion } from '../doors/http/authz.ts';
 import {
   asReadByServers,
@@ -61,7 +61,7 @@ import { trustedProxies } from '../doors/http/trusted-proxies.ts';
 import type { Call } from '../doors/lane/head.ts';
 import { FastLane, type LaneConnection, type LaneCounts } from '../doors/lane/lane.ts';
 import { gatewayReplies, Output } from '../doors/lane/reply.ts';
-import type { Hold, HoldEnder } from '../metering/holds.ts';
+import type { HoldEnder } from '../metering/holds.ts';
 import { ABORT_RULES, costsAtEnd, type Ended } from '../metering/on-abort.ts';
 import { endToEndHeaders, forwardedFor, isForwarding, isOfConnection, writtenByTracer } from './headers.ts';
 import { type Downstream, RawResponse } from './raw-response.ts';

@@ -15,6 +15,7 @@ export interface FollowersLimits extends FollowerLimits {
 /** Dependencies and limits of followers. */
 export interface FollowersOptions {
   readonly directory: Directory;
+  readonly creditCounts: CreditCounts;
   readonly clock: Clock;
   readonly newNonce: () => string;
   /** Returns a number from 0 to below 1, for jitter and backoff. */
@@ -30,7 +31,6 @@ export interface FollowersOptions {
 /** The followers of a verifier, one for each API that it answers for. */
 export class Followers {
   readonly #options: FollowersOptions;
-  readonly #creditCounts: CreditCounts;
   readonly #apiIds: ReadonlySet<string>;
   readonly #keys: Memory;
   readonly #all = new Map<string, { follower: Follower; idleSinceMs: number }>();
@@ -43,9 +43,8 @@ export class Followers {
   likely: Follower | undefined;
 
   /** @param keys memory that the followers keep up to date */
-  constructor(options: FollowersOptions, keys: Memory, creditCounts: CreditCounts) {
+  constructor(options: FollowersOptions, keys: Memory) {
     this.#options = options;
-    this.#creditCounts = creditCounts;
     this.#apiIds = new Set(options.apiIds);
     this.#keys = keys;
   }
@@ -97,11 +96,20 @@ export class Followers {
    */
   begin(apiId: string, memory: Memory): Follower {
     if (this.#isStopped) throw unavailable('shutting down');
-    const { directory, clock, newNonce, random = Math.random, limits, region, events } = this.#options;
+    const {
+      directory,
+      clock,
+      newNonce,
+      random = Math.random,
+      limits,
+      region,
+      events,
+      creditCounts,
+    } = this.#options;
     const follower = new Follower({
       ...{ apiId, directory, cache: memory, clock, newNonce, random, limits, region },
       events: events(apiId),
-      creditCounts: this.#creditCounts,
+      creditCounts,
     });
     void follower.run();
     return follower;

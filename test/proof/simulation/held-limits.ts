@@ -47,7 +47,7 @@ export async function takeAgain({ plan, verifiers, keys }: World): Promise<void>
   // With this, Redis hears what is held.
   await until(first, secret, 1, isValid);
   await until(other, secret, 2, ({ code }) => code === 'RATE_LIMITED');
-  await first.verifier.holds.release(held.hold?.id ?? '', { [DEFAULT_LIMIT]: 0 });
+  await first.verifier.meter.holds.release(held.hold?.id ?? '', { [DEFAULT_LIMIT]: 0 });
   // All that is there, which is less than it asks for.
   if (plan.atLeast)
     await until(other, secret, limit + 1, ({ hold }) => hold?.ratelimits?.[0]?.cost === limit, 2);

@@ -482,7 +482,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'a place is taken by looking': {
     breaks: 'A hold is begun where a place was only seen. (I23)',
     seed: HOLD_SEEDS,
-    file: 'shared/metering/allowance.ts',
+    file: 'verifier/metering/allowance.ts',
     edits: [
       ['pool.take(isOnlySeen ? 0 : cost,', 'pool.take(isOnlySeen || (limit && isPlaces(limit)) ? 0 : cost,'],
     ],
@@ -774,7 +774,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'requests without a use': {
     breaks: 'An accepted request takes nothing from its rate limit. (I15)',
     seed: LIMIT_SEEDS,
-    file: 'shared/metering/allowance.ts',
+    file: 'verifier/metering/allowance.ts',
     edits: [
       [
         'for (const { pool, cost, limit, isOnlySeen, isHeld } of needs)',
@@ -1106,7 +1106,8 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const ALLOWANCE = 'shared/metering/allowance.ts';
+const ALLOWANCE = 'verifier/metering/allowance.ts';
+const METERING = 'verifier/metering/metering.ts';
 
 /** The same for holds that take less where there is less. */
 const OF_AT_LEAST: Readonly<Record<string, Mutant>> = {
@@ -1114,22 +1115,22 @@ const OF_AT_LEAST: Readonly<Record<string, Mutant>> = {
     breaks: 'A hold takes what is there, however little. (I28)',
     seed: AT_LEAST_SEEDS,
     file: ALLOWANCE,
-    edits: [['need.cost = Math.max(least, ', 'need.cost = Math.max(1, ']],
+    edits: [['cost: Math.max(least, ', 'cost: Math.max(1, ']],
   },
   'a hold forgets on what it settled': {
     breaks: 'A question that waited asks for the whole cost again, which is not there. (I27)',
     seed: AT_LEAST_SEEDS,
-    file: 'verifier/metering/needs.ts',
-    edits: [['settled?.get(need.pool) ?? need;', 'need;']],
+    file: METERING,
+    edits: [['this.#choices.get(need.pool) ?? need;', 'need;']],
   },
   'a hold says what it asked for': {
     breaks: 'A hold takes what is there, and tells and settles the whole cost. (I15)',
     seed: AT_LEAST_SEEDS,
-    file: 'verifier/core/verdict.ts',
+    file: METERING,
     edits: [
       [
-        'this.#holds.begin(entry, question, needs, hold)',
-        'this.#holds.begin(entry, question, needsOf(entry, requirements, effectivePermissions, hold) as Need[], hold)',
+        'this.holds.begin(entry, question, needs, hold)',
+        'this.holds.begin(entry, question, needsOf(entry, question, effectivePermissions, (need) => need) as Need[], hold)',
       ],
     ],
   },

@@ -12,6 +12,7 @@ import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { fieldValues } from '../../../verifier/core/verdict-body.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import type { Release } from '../../../verifier/metering/holds.ts';
+import { type Metering, metered } from '../../../verifier/metering/metering.ts';
 import { TokenIssuer, VerdictsWithTokens } from '../../../verifier/tokens/tokens.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline, TRUE_WALL_MS } from './clock.ts';
@@ -41,7 +42,7 @@ import type { Trace } from './trace.ts';
 /** A verifier's process, from its start to its end. */
 export interface VerifierProcess {
   readonly machine: Machine;
-  readonly verifier: Verifier;
+  readonly verifier: Verifier<Metering>;
   readonly following: Map<string, Following>;
   readonly firstAskedAtMs: Map<string, number>;
   readonly protocol: number;
@@ -246,6 +247,7 @@ export class World {
       replica,
     );
     const verifier = new Verifier({
+      ...metered(),
       directory,
       clock: machine,
       newNonce: this.random.token,
@@ -638,7 +640,7 @@ export class World {
 
   #release(
     machine: Machine,
-    verifier: Verifier,
+    verifier: Verifier<Metering>,
     id: string,
     { key, pool, reserved, heldAtMs, use }: Work,
     costs: Costs,
@@ -663,7 +665,7 @@ export class World {
       if (charged + short !== wanted) this.fail('I17', `${machine.name} charged ${charged} of ${wanted}`);
     };
     try {
-      const release = verifier.holds.release(id, costs);
+      const release = verifier.meter.holds.release(id, costs);
       if (release instanceof Promise) release.then(settle, () => this.note(machine.name, 'not released'));
       else settle(release);
     } catch {
@@ -709,7 +711,7 @@ export class World {
         return 1;
       },
     };
-    verifier.rateLimits.check(question).then(
+    verifier.meter.rateLimits.check(question).then(
       ({ passed, limit: applied }) => {
         this.note(machine.name, passed ? 'passed' : 'not passed', applied);
         if (!passed) return;

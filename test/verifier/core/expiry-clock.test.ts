@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ExpiryClock } from '../../../verifier/core/verdict.ts';
+import { ExpiryClock } from '../../../verifier/core/expiry-clock.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

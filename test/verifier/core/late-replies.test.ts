@@ -3,6 +3,7 @@ import type { Pointer } from '../../../shared/protocol/follower/source.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
+import { metered } from '../../../verifier/metering/metering.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 
 const LOOKUP_WAIT_MS = 50;
@@ -13,6 +14,7 @@ async function secondAnswer(repliedAtMs: number): Promise<string> {
   const timeline = new Timeline();
   const reply = Promise.withResolvers<Pointer | undefined>();
   const verifier = new Verifier({
+    ...metered(),
     directory: {
       silentMs: 0,
       open: () => Promise.reject(new Error('no API is followed here')),

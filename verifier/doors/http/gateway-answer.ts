@@ -1,11 +1,10 @@
 import type { ServerResponse } from 'node:http';
-import type { LimitOutcome, Spending } from '#shared/metering/allowance.ts';
 import { type Limit, ownLimit } from '#shared/metering/limits.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import { originOf } from '#shared/rules/origins.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
-import type { Verdict } from '../../core/verdict.ts';
+import type { LimitOutcome, Spending, Verdict } from '../../core/verdict.ts';
 import type { CredentialFault, CredentialSource } from './credentials.ts';
 import { answer, PROBLEM_TYPE, problemBody } from './respond.ts';
 

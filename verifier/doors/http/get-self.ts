@@ -1,9 +1,8 @@
-import type { LimitOutcome } from '#shared/metering/allowance.ts';
 import { windowText } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import { LOOK, questionAbout } from '../../core/question.ts';
-import type { Verdict, VerdictSource } from '../../core/verdict.ts';
+import type { LimitOutcome, Verdict, VerdictSource } from '../../core/verdict.ts';
 import { fieldValues, showsKey } from '../../core/verdict-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './server.ts';

@@ -1,18 +1,18 @@
 import { expect, test } from 'vitest';
-import { type Need, spend } from '../../../../shared/metering/allowance.ts';
 import type { PoolReply } from '../../../../shared/metering/exchange.ts';
 import { ownLimit } from '../../../../shared/metering/limits.ts';
 import { Pool } from '../../../../shared/metering/pool.ts';
 import { instant, systemClock } from '../../../../shared/process/clock.ts';
 import { LookupGivenUp } from '../../../../verifier/core/given-up.ts';
+import { type Need, spend } from '../../../../verifier/metering/allowance.ts';
 import { Holds } from '../../../../verifier/metering/holds.ts';
 
 const clock = { ...systemClock, after: () => ({ cancel: () => undefined }) };
 const newHolds = () =>
-  new Holds({
-    ...{ verifierId: 'verifier_1', clock, waitMs: 50, tooSlow: () => new Error('too slow') },
-    ...{ placeOf: () => '', needNow: () => undefined },
-  });
+  new Holds(
+    { verifierId: 'verifier_1', clock, waitMs: 50, tooSlow: () => new Error('too slow'), placeOf: () => '' },
+    () => undefined,
+  );
 const begin = (holds: Holds, keyId: string, needs: readonly Need[] = []) =>
   holds.begin({ keyId, epoch: { apiId: 'shop' } }, { key: '' }, needs, { forMs: 1000 }).id;
 const full = (holds: Holds, keyId: string) => {

@@ -1,17 +1,18 @@
-import type { Instant } from '../process/clock.ts';
-import type { Waiter } from './demand.ts';
-import { isPlaces, type Limit } from './limits.ts';
-import type { Pool } from './pool.ts';
+import type { Waiter } from '#shared/metering/demand.ts';
+import { isPlaces, type Limit } from '#shared/metering/limits.ts';
+import type { Pool } from '#shared/metering/pool.ts';
+import type { Instant } from '#shared/process/clock.ts';
+import type { LimitOutcome, Spending } from '../core/verdict.ts';
 
 /** The need of a request in one pool. */
 export interface Need {
   readonly pool: Pool;
-  /** Amount that the request takes. If it may take less, `spend` lowers this, down to `least`. */
-  cost: number;
+  /** Amount that the request takes. */
+  readonly cost: number;
   /** The least that a hold takes, if the whole cost is not there; undefined = the whole cost. */
   readonly least?: number | undefined;
   /** Number of times that the cost was lowered; undefined = 0. */
-  lowered?: number | undefined;
+  readonly lowered?: number | undefined;
   /** undefined = the need is for credits. */
   readonly limit: Limit | undefined;
   /** True = it must be there, but is not taken: a place, for a question without a hold. */
@@ -20,47 +21,25 @@ export interface Need {
   readonly isHeld?: boolean | undefined;
 }
 
-/** The state of a rate limit or a concurrency limit after a verification. */
-export interface LimitOutcome {
-  readonly limit: Limit;
-  readonly remaining: number;
-  /** End of the current window, in Unix milliseconds; of places 0. */
-  readonly reset: number;
-  /** True if this limit is the reason why the key was refused. */
-  readonly exceeded: boolean;
-}
-
-/** The outcome of a request that paid, or was refused. */
-export interface Spending {
-  readonly code: 'VALID' | 'RATE_LIMITED' | 'USAGE_EXCEEDED' | 'CONCURRENCY_EXCEEDED';
-  /** Credits left; undefined = unlimited. */
-  readonly remaining?: number | undefined;
-  /** Limits that applied to the request. */
-  readonly limits?: readonly LimitOutcome[] | undefined;
-  /** Concurrency limits that applied to it. */
-  readonly places?: readonly LimitOutcome[] | undefined;
-  /** Milliseconds until a refused request may be repeated; undefined = never, unknown, or not refused. */
-  readonly retryMs?: number | undefined;
-  /** The cost that no wait makes fit: it is more than the limit, or than the credits left and a refill; undefined = one may. */
-  readonly needed?: number | undefined;
-}
-
-const look = ({ pool, cost, limit }: Need, now: Instant) => pool.look(cost, now, limit?.limit);
+/** Returns the outlook for a need; undefined = Redis must be asked. */
+export const look = ({ pool, cost, limit }: Need, now: Instant) => pool.look(cost, now, limit?.limit);
 
 /** Number of times that a cost is lowered to what is left. Then it falls faster: others take that meanwhile, or do not give it back. */
 const CLOSE_MAX = 2;
 
-/** Returns the outlook for a cost, after lowering it, down to `least`, until it is not known to be too much. */
-export function lookLower(need: Need, least: number, now: Instant): ReturnType<typeof look> {
-  let outlook = look(need, now);
-  while (outlook === 'too little' && need.cost > least) {
-    const { pool, cost, limit, lowered = 0 } = need;
+/** Returns a need whose cost is lowered, down to `least`, until it is not known to be too much. */
+export function lowered(need: Need, least: number, now: Instant): Need {
+  let lower = need;
+  while (look(lower, now) === 'too little' && lower.cost > least) {
+    const { pool, cost, limit, lowered = 0 } = lower;
     const part = Math.floor((cost - least) / 2 ** Math.max(0, lowered - CLOSE_MAX));
-    need.cost = Math.max(least, Math.min(cost - 1, pool.remaining(limit?.limit), least + part));
-    need.lowered = lowered + 1;
-    outlook = look(need, now);
+    lower = {
+      ...lower,
+      cost: Math.max(least, Math.min(cost - 1, pool.remaining(limit?.limit), least + part)),
+      lowered: lowered + 1,
+    };
   }
-  return outlook;
+  return lower;
 }
 
 /**
@@ -74,7 +53,7 @@ export function spend(needs: readonly Need[], now: Instant, beforeHold?: () => v
   let refusedNeed: Need | undefined;
   let isKnown = true;
   for (const need of needs) {
-    const outlook = need.least === undefined ? look(need, now) : lookLower(need, need.least, now);
+    const outlook = look(need, now);
     if (outlook === 'too little') refusedNeed ??= need;
     else if (outlook === undefined) isKnown = false;
   }

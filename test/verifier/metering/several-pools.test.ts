@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/process/clock.ts';
-import { ask, type Need, spend } from '../../../shared/metering/allowance.ts';
 import { creditCounts, Pools } from '../../../shared/metering/pools.ts';
+import { ask, type Need, spend } from '../../../verifier/metering/allowance.ts';
 import { turns } from '../../harness/waiting.ts';
 
 /** A verifier's pools where Redis grants what is needed, but of `b` only at the second time. */

@@ -1,0 +1,55 @@
+import type { Clock } from '#shared/process/clock.ts';
+import type { Entry } from '#shared/protocol/follower/key-cache.ts';
+import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
+import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
+import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
+import type { Question } from './question.ts';
+import type { Verdict } from './verdict.ts';
+
+/** Takes what a good question costs. */
+export interface Taker {
+  /**
+   * Takes all that the question costs, or nothing, and returns the verdict: VALID, or the code of what there is too little of.
+   * undefined = the question must `wait`. Throws LookupGivenUp if too many holds are open. Call it only in the synchronous block
+   * in which the lease of the entry's epoch was found to hold.
+   */
+  take(
+    entry: Entry,
+    question: Question,
+    effectivePermissions: EffectivePermissions | undefined,
+  ): Verdict | undefined;
+}
+
+/** Counts what keys have left. The rules come first: only a question that they accept takes anything. */
+export interface Meter extends Taker {
+  /** Returns true if a good question about this key must be taken for: it has credits or limits, or work holds something. */
+  applies(entry: Entry, question: Question, effectivePermissions: EffectivePermissions | undefined): boolean;
+  /**
+   * Resolves with the verdict of `decide` once what the question needs has come. Each time that there is news, calls `decide`
+   * in the same synchronous block as the news, so that no other question takes it first, and only what is in memory then counts.
+   * Gives back what came for a question that is then refused. Rejects with SERVICE_UNAVAILABLE if it takes too long.
+   * @param decide returns the verdict, taken with this taker; undefined = it took nothing, and waits
+   */
+  wait(decide: (taker: Taker) => Verdict | Promise<Verdict> | undefined): Promise<Verdict>;
+}
+
+/** The verifier's side of a meter. */
+export interface MeterHost {
+  readonly verifierId: string;
+  readonly clock: Clock;
+  /** Longest wait of a question for Redis, in milliseconds. */
+  readonly waitMs: number;
+  readonly tooSlow: () => Error;
+  readonly sharedLog: Pick<SharedLog, 'overridesOf' | 'readRecord'>;
+  /** Returns the place of a key in memory. */
+  placeOf(key: string): string;
+  /** Returns the key at a place with its roles and identity; undefined = memory lacks any of them. Does not check the lease. */
+  at(
+    place: string,
+  ): { readonly entry: Entry; readonly effectivePermissions: EffectivePermissions | undefined } | undefined;
+}
+
+/** Counts verdicts by key. */
+export interface VerdictCounter {
+  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
+}
