@@ -48,11 +48,8 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'shared/redis': ['shared/process', 'shared/rules'],
   'shared/protocol/records': GROUND,
   'shared/protocol/log': [...GROUND, 'shared/protocol/records'],
-  'shared/metering': [...GROUND, 'shared/protocol/records'],
-  'shared/protocol/follower': [
-    ...GROUND,
-    ...['shared/protocol/records', 'shared/protocol/log', 'shared/metering'],
-  ],
+  'shared/metering': [...GROUND, ...['shared/protocol/records', 'shared/protocol/follower/companion.ts']],
+  'shared/protocol/follower': [...GROUND, 'shared/protocol/records', 'shared/protocol/log'],
   'shared/protocol/writer': [...GROUND, 'shared/protocol/records', 'shared/protocol/log'],
   'shared/protocol/history': [...GROUND, 'shared/protocol/log', 'shared/protocol/writer'],
   'shared/tokens': ['shared/process', 'shared/rules'],
@@ -184,7 +181,7 @@ function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around
 
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!settle-credits).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|rights).*)\.ts$/;
+  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!settle-credits|redis-exchanges).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|rights).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
@@ -334,7 +331,7 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^shared\/(protocol\/follower\/(key-cache|shared-log|permissions)|metering\/limits)\.ts$|^verifier\/(core\/question|tokens\/tokens|doors\/http\/anonymous-limit|doors\/lane\/questions)\.ts$|^control-plane\/subjects\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^shared\/protocol\/(follower\/(key-cache|shared-log|permissions)|records\/limits-in-memory)\.ts$|^verifier\/(core\/question|tokens\/tokens|doors\/http\/anonymous-limit|doors\/lane\/questions)\.ts$|^control-plane\/subjects\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { RedisExchanges } from '#shared/metering/redis-exchanges.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, flag, integer, list, secret, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
@@ -76,7 +77,10 @@ export function createEngine(options: {
   const nearby = config.REDIS_READ_URL.length > 0 ? new RedisNearby(config, clock, log) : undefined;
   const digests = foreignDigests.filter((kind) => config.FOREIGN_DIGESTS.includes(kind));
   const verifier = new Verifier({
-    ...metered(),
+    ...metered({
+      exchanges: new RedisExchanges(nodes, config.REDIS_REPLICAS),
+      sliceMs: config.CREDITS_SLICE_MS,
+    }),
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock, nearby),
     clock,
     newNonce: uniqueTexts(),
@@ -153,7 +157,6 @@ function verifierLimits(config: EngineConfig): VerifierLimits {
   return {
     syncPeriodMs: config.SYNC_PERIOD_MS,
     syncDeadlineMs: config.SYNC_DEADLINE_MS,
-    creditsSliceMs: config.CREDITS_SLICE_MS,
     cacheKeysMax: config.CACHE_KEYS_MAX,
     unknownKeysMax: config.UNKNOWN_KEYS_MAX,
     unknownTtlMs: config.UNKNOWN_KEY_TTL_MS,

@@ -10,8 +10,7 @@ import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
-import { metered } from '../../verifier/metering/metering.ts';
-import { silent, verifierLimits } from '../verifier-options.ts';
+import { meteredAt, silent, verifierLimits } from '../verifier-options.ts';
 
 const [count = '1', apiId = 'bench', pace] = process.argv.slice(2);
 const config = { ...redisLimits, ...loadConfig(redisSettings, process.env) };
@@ -21,7 +20,7 @@ const appliedBy = new Map<number, number>();
 const verifiers = Array.from({ length: Number(count) }, () => {
   const nodes = new RedisNodes(config, systemClock, log);
   return new Verifier({
-    ...metered(),
+    ...meteredAt(nodes),
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     newNonce: uniqueTexts(),

@@ -14,11 +14,10 @@ import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
-import { metered } from '../../verifier/metering/metering.ts';
 import { type Benchmark, inDirectory, machine, startProcess } from '../harness.ts';
 import { fullLoad, verifyRequest } from '../load/load.ts';
 import { type Backend, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
-import { silent, verifierLimits } from '../verifier-options.ts';
+import { meteredAt, silent, verifierLimits } from '../verifier-options.ts';
 import { FILE, lastCosts } from './measured-costs.ts';
 import { type Costs, simulate } from './simulated-redis.ts';
 
@@ -135,7 +134,7 @@ async function lookups(backend: Backend, meter: Meter, keys: readonly string[]):
     log,
   );
   const verifier = new Verifier({
-    ...metered(),
+    ...meteredAt(nodes),
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     newNonce: () => Math.random().toString(36),

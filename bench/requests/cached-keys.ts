@@ -46,7 +46,6 @@ const session: Session = {
 const directory: Directory = {
   silentMs: 0,
   open: async () => session,
-  exchange: async () => [],
   lookUp: async (secretHash) => {
     const keyId = `key_${String(sequence++).padStart(20, '0')}`;
     found.set(keyId, secretHash);
@@ -61,7 +60,7 @@ function secretHashOf(keyId: string): string {
 }
 
 const verifier = new Verifier({
-  ...metered(),
+  ...metered({ exchanges: { awaitsReplicas: false, exchange: async () => [] }, sliceMs: 0 }),
   directory,
   clock: systemClock,
   newNonce: () => 'n',

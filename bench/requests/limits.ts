@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import type { Pool } from '../../shared/metering/pool.ts';
 import { creditCounts, Pools } from '../../shared/metering/pools.ts';
+import { RedisExchanges } from '../../shared/metering/redis-exchanges.ts';
 import { instant, pause, systemClock } from '../../shared/process/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
@@ -23,7 +24,7 @@ import {
   warm,
 } from '../servers.ts';
 import { startPeer } from '../start-peers.ts';
-import { verifierLimits } from '../verifier-options.ts';
+import { CREDITS_SLICE_MS } from '../verifier-options.ts';
 
 /** Number of keys of each kind. */
 const KEYS = 100;
@@ -233,7 +234,7 @@ async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
   const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   const redis = new Redis({ path: backend.redisPath });
   try {
-    const fleet = await HotFleet.start(new RedisDirectory(nodes, 0, systemClock));
+    const fleet = await HotFleet.start(nodes);
     await fleet.run(5000); // until each key has its slice
     const before = fleet.counts();
     const startedAtMs = performance.now();
@@ -262,23 +263,32 @@ class HotFleet {
   #calls = 0;
   #waits = 0;
 
-  static async start(directory: RedisDirectory): Promise<HotFleet> {
+  static async start(nodes: RedisNodes): Promise<HotFleet> {
     const fleet = new HotFleet();
-    const session = await directory.open('bench');
+    const session = await new RedisDirectory(nodes, 0, systemClock).open('bench');
+    const exchanges = new RedisExchanges(nodes, 0);
     for (let i = 0; i < FLEET.verifiers; i++) {
       const member = `2.bench-${i}`;
       await session.register(member, `nonce-${i}`);
       fleet.#members.push(
-        new Pools({
-          ...{ member, clock: systemClock, sliceMs: verifierLimits.creditsSliceMs, counts: fleet.#credits },
-          exchange: (name, turns) => {
-            fleet.#turns += turns.length;
-            return directory.exchange('bench', name, turns);
+        new Pools(
+          {
+            exchanges: {
+              awaitsReplicas: false,
+              exchange: (apiId, name, turns) => {
+                fleet.#turns += turns.length;
+                return exchanges.exchange(apiId, name, turns);
+              },
+            },
+            ...{ sliceMs: CREDITS_SLICE_MS, counts: fleet.#credits },
           },
-          onBehind: () => undefined,
-          isLive: () => true,
-          position: () => 0,
-        }),
+          {
+            ...{ apiId: 'bench', member, clock: systemClock },
+            onBehind: () => undefined,
+            isLive: () => true,
+            position: () => 0,
+          },
+        ),
       );
     }
     return fleet;

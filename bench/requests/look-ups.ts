@@ -12,9 +12,8 @@ import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { engineSettings } from '../../verifier/engine.ts';
-import { metered } from '../../verifier/metering/metering.ts';
 import { percentile } from '../harness.ts';
-import { silent, verifierLimits } from '../verifier-options.ts';
+import { meteredAt, silent, verifierLimits } from '../verifier-options.ts';
 
 const keys = readFileSync(process.argv[2] ?? '', 'utf8').split('\n');
 const { REDIS_READ_URL } = engineSettings;
@@ -24,7 +23,7 @@ const nodes = new RedisNodes(config, systemClock, log);
 const [replica] = config.REDIS_READ_URL;
 const nearby = replica && new RedisNearby(config, systemClock, log);
 const verifier = new Verifier({
-  ...metered(),
+  ...meteredAt(nodes),
   directory: new RedisDirectory(nodes, 0, systemClock, nearby),
   clock: systemClock,
   newNonce: uniqueTexts(),

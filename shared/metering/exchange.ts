@@ -86,6 +86,18 @@ export interface PoolReply {
  */
 export const RECALL_MS = 50;
 
+/** The part of Redis that pools need. */
+export interface Exchanges {
+  /** True = turns about credits wait for replicas. */
+  readonly awaitsReplicas: boolean;
+  /**
+   * Executes turns of pools, in this order. Resolves when all required replicas have the result, if any turn is about
+   * credits. Rejects otherwise with SERVICE_UNAVAILABLE; the turns may then have been executed, or may still be executed
+   * later.
+   */
+  exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]>;
+}
+
 const EXCHANGED = [
   ...['turn#', 'granted#', 'spent#', 'reserve#', 'total#', 'refillMs#', 'leastNeed#', '...more'],
 ] as const;

@@ -1,6 +1,6 @@
 import type { Instant } from '../process/clock.ts';
+import type { Window } from '../protocol/records/limits-in-memory.ts';
 import { withinMs } from '../protocol/timing.ts';
-import type { Window } from './limits.ts';
 
 /** Longest time for which a grant in a window is used without asking again, in milliseconds. */
 export const GRANTED_MS = 4000;

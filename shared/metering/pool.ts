@@ -1,11 +1,11 @@
 import type { Clock } from '../process/clock.ts';
 import { type Instant, instant } from '../process/clock.ts';
+import { isPlaces, type Window } from '../protocol/records/limits-in-memory.ts';
 import { ApiError } from '../rules/errors.ts';
 import { Balance } from './balance.ts';
 import { Demand, type Waiter } from './demand.ts';
 import type { PoolReply, PoolTurn } from './exchange.ts';
 import { GrantWindow } from './grant-window.ts';
-import { isPlaces, type Window } from './limits.ts';
 import { KNOWN_MS, Outlook } from './outlook.ts';
 import { SpendingRate } from './spending-rate.ts';
 

@@ -1,8 +1,15 @@
 import { backoffMs, type Clock, instant, pause } from '../process/clock.ts';
+import type {
+  Companion,
+  CompanionHost,
+  Held,
+  Metered,
+  NewCompanion,
+} from '../protocol/follower/companion.ts';
+import { limitPool, type Window } from '../protocol/records/limits-in-memory.ts';
 import { unavailable } from '../rules/errors.ts';
 import type { Waiter } from './demand.ts';
-import type { PoolReply, PoolTurn } from './exchange.ts';
-import type { Window } from './limits.ts';
+import type { Exchanges, PoolReply } from './exchange.ts';
 import { IDLE_MS, Pool, type PoolHost } from './pool.ts';
 
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
@@ -16,9 +23,6 @@ const SETTLE_FIRST_MS = 100;
 const SETTLE_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
 const SETTLE_ATTEMPTS_MAX = 8640;
-
-/** Executes turns of pools under a name. Resolves once all required replicas have the result, if any turn is about credits. */
-type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
 
 /** Counts since the start, of all pools of a verifier, for metrics. */
 export interface CreditCounts {
@@ -40,22 +44,31 @@ export const creditCounts = (): CreditCounts => ({
   recalls: 0,
 });
 
-interface Options {
-  readonly member: string;
-  readonly clock: Clock;
+/** The part that all pools of a verifier have in common. */
+export interface PoolsOptions {
+  readonly exchanges: Exchanges;
   /** Time for which a slice should last, in milliseconds; 0 = no slices. */
   readonly sliceMs: number;
-  readonly exchange: Exchange;
-  /** True = turns about credits wait for replicas. */
-  readonly awaitsReplicas?: boolean | undefined;
   readonly counts: CreditCounts;
-  /** Called when Redis and this follower disagree about a pool. */
-  readonly onBehind: () => void;
-  /** Tells whether the lease under this name holds at this instant. */
-  readonly isLive: () => boolean;
-  /** The follower's position in the log. */
-  readonly position: () => number;
 }
+
+/** Lets followers have pools. */
+export const withPools =
+  (options: PoolsOptions): NewCompanion =>
+  (host) =>
+    new Pools(options, host);
+
+/** Returns the pools of a follower that has them. */
+export function poolsOf(companion: Companion): Pools {
+  if (companion instanceof Pools) return companion;
+  throw new TypeError('this follower has no pools');
+}
+
+/** Names of all pools that requests about a record take from, except those of limits that a question defines. */
+const poolNames = ({ limitsId, pool, limits = [] }: Metered): string[] => [
+  ...(pool ? [pool] : []),
+  ...limits.map((limit) => limitPool(limitsId, limit)),
+];
 
 /** Pools that wait for an exchange. */
 interface Lane {
@@ -67,8 +80,10 @@ interface Lane {
  * The recently used pools of credits and rate limits under one name of a follower. There is one call to Redis
  * at a time, which serves all waiting requests; if credits wait for replicas, one about credits and one about limits.
  */
-export class Pools {
-  readonly #options: Options;
+export class Pools implements Companion {
+  readonly #options: PoolsOptions;
+  readonly #follower: CompanionHost;
+  readonly #clock: Clock;
   readonly #host: PoolHost;
   readonly #pools = new Map<string, Pool>();
   readonly #lane: Lane = { queue: new Set(), isBusy: false };
@@ -81,13 +96,15 @@ export class Pools {
   readonly #open = new Set<Pool>();
   #isSettling = false;
 
-  constructor(options: Options) {
+  constructor(options: PoolsOptions, follower: CompanionHost) {
     this.#options = options;
-    this.#laneOfCredits = options.awaitsReplicas ? { queue: new Set(), isBusy: false } : this.#lane;
+    this.#follower = follower;
+    this.#clock = follower.clock;
+    this.#laneOfCredits = options.exchanges.awaitsReplicas ? { queue: new Set(), isBusy: false } : this.#lane;
     this.#host = {
       request: (pool) => this.#request(pool),
-      isLive: options.isLive,
-      position: options.position,
+      isLive: () => follower.isLive(),
+      position: () => follower.position(),
     };
   }
 
@@ -109,7 +126,7 @@ export class Pools {
   }
 
   /** Credits that can be spent without asking Redis. */
-  get held(): number {
+  get available(): number {
     return [...this.#pools.values()].reduce((sum, pool) => (pool.window ? sum : sum + pool.available), 0);
   }
 
@@ -125,16 +142,15 @@ export class Pools {
       if (obeyedAtMs > 0) present.heed(obeyedAtMs);
       return present;
     }
-    const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#host, window);
+    const pool = new Pool(id, this.#clock, this.#options.sliceMs, this.#host, window);
     pool.heed(obeyedAtMs);
     this.#pools.set(id, pool);
     this.#watch();
     return pool;
   }
 
-  /** Tells a pool that a change of a key with this pool was applied. */
-  applyChange(id: string): void {
-    this.#pools.get(id)?.applyChange();
+  changed(records: readonly Metered[]): void {
+    for (const id of new Set(records.flatMap(poolNames))) this.#pools.get(id)?.applyChange();
   }
 
   recall(id: string): void {
@@ -144,8 +160,8 @@ export class Pools {
     pool.recall();
   }
 
-  /** The places that are held. */
-  get heldPlaces(): Pool[] {
+  /** The places that are held. What else is held comes back under this name. */
+  held(): Pool[] {
     return [...this.#pools.values()].filter((pool) => pool.hasPlaces && pool.isHeld);
   }
 
@@ -153,15 +169,13 @@ export class Pools {
    * Tells Redis of all places that are held, and gives the others back: a new primary may lack those that were granted
    * last, and has granted them to others.
    */
-  tellPlaces(): void {
+  reconnected(): void {
     for (const pool of this.#pools.values()) if (pool.hasPlaces) pool.tellPlaces();
   }
 
-  /**
-   * Goes on with places that are held under a former name. Resolves when Redis counts them under this one; rejects
-   * with SERVICE_UNAVAILABLE. Call it before this name answers anything.
-   */
-  async bring(places: readonly Pool[]): Promise<void> {
+  /** Goes on with places that are held under a former name. Resolves when Redis counts them under this one. */
+  async bring(held: readonly Held[]): Promise<void> {
+    const places = held.filter((each) => each instanceof Pool);
     for (const pool of places) {
       pool.rename(this.#host);
       this.#pools.set(pool.id, pool);
@@ -173,11 +187,7 @@ export class Pools {
     if (places.length > 0) this.#watch();
   }
 
-  /**
-   * Ends the use of this name. Rejects all waiting requests, and reports to Redis what was spent, as often as
-   * necessary.
-   * @returns resolves when that is done, or given up because of `signal`
-   */
+  /** Rejects all waiting requests, and reports to Redis what was spent, as often as necessary. */
   async close(signal: AbortSignal): Promise<void> {
     if (this.#closing) return;
     this.#closing = signal;
@@ -200,7 +210,7 @@ export class Pools {
         if (signal.aborted) return; // the rest is lost with this process
         for (const pool of batch) this.#open.add(pool);
         const waitMs = backoffMs(attempt++, SETTLE_FIRST_MS, SETTLE_MAX_MS, () => 0.5);
-        await pause(this.#options.clock, waitMs, signal);
+        await pause(this.#clock, waitMs, signal);
       }
     }
     this.#isSettling = false;
@@ -245,7 +255,8 @@ export class Pools {
     counts.exchanges++;
     try {
       const turns = turnsByPool.map(({ turn }) => turn);
-      const replies = await this.#options.exchange(this.#options.member, turns);
+      const { apiId, member } = this.#follower;
+      const replies = await this.#options.exchanges.exchange(apiId, member, turns);
       let isBehind = false;
       // One reply serves several pools, and a request may wait for several of them.
       const woken = new Set<Waiter>();
@@ -261,7 +272,7 @@ export class Pools {
       for (const waiter of woken) waiter.again();
       for (const [i, { pool }] of turnsByPool.entries()) pool.endTurn(replies[i] as PoolReply);
       this.#makeRoom(pools);
-      if (isBehind && !this.#closing) this.#options.onBehind();
+      if (isBehind && !this.#closing) this.#follower.onBehind();
       return replies;
     } catch (error) {
       counts.failed++;
@@ -292,9 +303,9 @@ export class Pools {
   #watch(): void {
     if (this.#isWatched || this.#closing) return;
     this.#isWatched = true;
-    this.#options.clock.after(IDLE_MS / 4, () => {
+    this.#clock.after(IDLE_MS / 4, () => {
       this.#isWatched = false;
-      const now = instant(this.#options.clock);
+      const now = instant(this.#clock);
       for (const [id, pool] of this.#pools) {
         if (pool.isIdle(now) && pool.isOver) this.#pools.delete(id);
         else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();

@@ -1,7 +1,7 @@
-import type { Limit, LimitRequirement } from '../metering/limits.ts';
 import type { Follower } from '../protocol/follower/follower.ts';
 import type { Entry } from '../protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '../protocol/follower/permissions.ts';
+import type { Limit, LimitRequirement } from '../protocol/records/limits-in-memory.ts';
 import type { Query } from '../rules/permission-query.ts';
 import type { Presenter } from '../rules/presenter.ts';
 import type { RuleName } from '../rules/rules.ts';

@@ -1,8 +1,8 @@
 import { asset } from '../assets.ts';
-import type { LimitRequirement } from '../metering/limits.ts';
 import { type Clock, pause } from '../process/clock.ts';
 import type { Logger } from '../process/log.ts';
 import type { Entry } from '../protocol/follower/key-cache.ts';
+import type { LimitRequirement } from '../protocol/records/limits-in-memory.ts';
 import {
   MISSING_LENGTH_MAX,
   QUESTION_JSON_MAX,

@@ -17,6 +17,7 @@ import { metered } from '../../verifier/metering/metering.ts';
 import { redisConfig } from '../harness/config.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { metric, metricBy } from '../harness/metrics.ts';
+import { noCredits } from '../harness/no-credits.ts';
 import { Process } from '../harness/processes.ts';
 import { PATIENT } from '../harness/waiting.ts';
 
@@ -221,7 +222,7 @@ test('a stall past the lease is judged by the clock', async () => {
   const nodes = new RedisNodes(config, systemClock, log);
   const silent = () => undefined;
   const verifier = new Verifier({
-    ...metered(),
+    ...metered(noCredits),
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     newNonce: randomUUID,
@@ -230,7 +231,6 @@ test('a stall past the lease is judged by the clock', async () => {
     limits: {
       syncPeriodMs: 300,
       syncDeadlineMs: 250,
-      creditsSliceMs: 0,
       cacheKeysMax: 10,
       unknownKeysMax: 10,
       unknownTtlMs: 1000,

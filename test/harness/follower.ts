@@ -1,8 +1,8 @@
-import { creditCounts } from '../../shared/metering/pools.ts';
 import { systemClock } from '../../shared/process/clock.ts';
 import { Follower } from '../../shared/protocol/follower/follower.ts';
 import { KeyCache } from '../../shared/protocol/follower/key-cache.ts';
 import type { Session, SyncReply, SyncRequest } from '../../shared/protocol/follower/source.ts';
+import { withoutCredits } from './no-credits.ts';
 
 export const LEASE_MS = 60_000;
 const nothing = () => undefined;
@@ -44,13 +44,13 @@ export async function followerWith(dropped: (reason: string) => void = nothing, 
   const following = new Follower({
     ...{
       apiId: 'api',
-      directory: { open: async () => session, exchange: async () => [] },
+      directory: { open: async () => session },
       cache: new KeyCache(10),
       clock,
     },
     ...{ newNonce: () => String(turns++), random: () => 0.5 },
-    limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS, creditsSliceMs: 0 },
-    creditCounts: creditCounts(),
+    limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS },
+    companion: withoutCredits,
     events: {
       ...{
         live: nothing,

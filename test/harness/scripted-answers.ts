@@ -1,10 +1,10 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { ownLimit } from '../../shared/metering/limits.ts';
 import { instant } from '../../shared/process/clock.ts';
 import { Entry, type Epoch } from '../../shared/protocol/follower/key-cache.ts';
 import { Lease } from '../../shared/protocol/follower/lease.ts';
 import { decodeState } from '../../shared/protocol/records/key-record.ts';
+import { ownLimit } from '../../shared/protocol/records/limits-in-memory.ts';
 import type { Question } from '../../verifier/core/question.ts';
 import {
   FORBIDDEN,
@@ -36,7 +36,14 @@ lease.extend(instant(systemClock), LEASE_MS);
 /** The same of the shared log, which `rich` goes by too: it has an owner, who has no identity. */
 export const sharedLease = new Lease(systemClock);
 sharedLease.extend(instant(systemClock), LEASE_MS);
-const epoch: Epoch = { apiId: 'payments', lease, pools: noPools, current: true, used: false, obeyedAtMs: 0 };
+const epoch: Epoch = {
+  apiId: 'payments',
+  lease,
+  companion: noPools,
+  current: true,
+  used: false,
+  obeyedAtMs: 0,
+};
 const plain = decodeState(['1']);
 const entries = new Map(
   Object.entries({

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { type LimitRequirement, ownLimit } from '#shared/metering/limits.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX, LIMIT_NAME } from '#shared/protocol/records/limit.ts';
+import { type LimitRequirement, ownLimit } from '#shared/protocol/records/limits-in-memory.ts';
 import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
 import {
   DEPTH_MAX,

@@ -1,6 +1,6 @@
-import type { Limit } from '#shared/metering/limits.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
+import type { Limit } from '#shared/protocol/records/limits-in-memory.ts';
 import { brokenRule, type KeyFacts, RULES, type RuleName } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { Question } from './question.ts';

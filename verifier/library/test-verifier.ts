@@ -1,7 +1,7 @@
 // The entry `keyfence/testing` of the package.
 
-import type { LimitRequirement } from '#shared/metering/limits.ts';
 import { systemClock } from '#shared/process/clock.ts';
+import type { LimitRequirement } from '#shared/protocol/records/limits-in-memory.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type KeyFacts, RULES, UNRESTRICTED } from '#shared/rules/rules.ts';

@@ -1,7 +1,7 @@
 import type { Waiter } from '#shared/metering/demand.ts';
-import { isPlaces, type Limit } from '#shared/metering/limits.ts';
 import type { Pool } from '#shared/metering/pool.ts';
 import type { Instant } from '#shared/process/clock.ts';
+import { isPlaces, type Limit } from '#shared/protocol/records/limits-in-memory.ts';
 import type { LimitOutcome, Spending } from '../core/verdict.ts';
 
 /** The need of a request in one pool. */

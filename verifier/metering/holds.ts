@@ -1,10 +1,10 @@
 import { RECALL_MS } from '#shared/metering/exchange.ts';
-import { isPlaces } from '#shared/metering/limits.ts';
 import type { Pool } from '#shared/metering/pool.ts';
 import type { Clock, Timer } from '#shared/process/clock.ts';
 import { instant, pause } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import type { Entry, Epoch } from '#shared/protocol/follower/key-cache.ts';
+import { isPlaces } from '#shared/protocol/records/limits-in-memory.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { LookupGivenUp } from '../core/given-up.ts';

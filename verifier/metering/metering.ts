@@ -1,6 +1,6 @@
 import { RECALL_MS } from '#shared/metering/exchange.ts';
 import type { Pool } from '#shared/metering/pool.ts';
-import { type CreditCounts, creditCounts } from '#shared/metering/pools.ts';
+import { type CreditCounts, creditCounts, type PoolsOptions, withPools } from '#shared/metering/pools.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
@@ -15,9 +15,12 @@ import { RateLimits } from './rate-limits.ts';
 import { untilServed } from './until-served.ts';
 
 /** Returns the options of a verifier whose keys have credits and limits. */
-export const metered = () => {
+export const metered = (options: Omit<PoolsOptions, 'counts'>) => {
   const counts = creditCounts();
-  return { creditCounts: counts, meter: (host: MeterHost) => new Metering(host, counts) };
+  return {
+    companion: withPools({ ...options, counts }),
+    meter: (host: MeterHost) => new Metering(host, counts),
+  };
 };
 
 /** Takes credits, uses of rate limits, and places from the pools of the followers. */

@@ -1,8 +1,9 @@
-import { isPlaces, type Limit, limitPool } from '#shared/metering/limits.ts';
 import type { Pool } from '#shared/metering/pool.ts';
+import { poolsOf } from '#shared/metering/pools.ts';
 import type { Instant } from '#shared/process/clock.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
+import { isPlaces, type Limit, limitPool } from '#shared/protocol/records/limits-in-memory.ts';
 import { type HoldRequest, LOOK, type Question, type Requirements } from '../core/question.ts';
 import { lowered, type Need } from './allowance.ts';
 
@@ -57,7 +58,7 @@ export function needsOf(
     // With cost 0 the request has its place already.
     if (isPlaces(limit)) continue;
     const pool = ofKey
-      ? epoch.pools.get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
+      ? poolsOf(epoch.companion).get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
       : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
     const need = { pool, cost, limit, isHeld };
     needs.push(least === undefined ? need : choose({ ...need, least }, epoch.lease.latestCheck));
@@ -81,7 +82,7 @@ function everyNeed(entry: Entry, effectivePermissions: EffectivePermissions | un
     .filter(({ name }, i, all) => all.findIndex((each) => each.name === name) === i)
     .map((limit) => ({
       pool: own.includes(limit)
-        ? epoch.pools.get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
+        ? poolsOf(epoch.companion).get(limitPool(limitsId, limit), limit, entry.obeyedAtMs)
         : poolFor(entry, limit, effectivePermissions, shared.includes(limit)),
       ...{ cost: 0, limit, isOnlySeen: true },
     }));
@@ -94,9 +95,10 @@ function creditsFor(
   { epoch, pool }: Entry,
   effectivePermissions: EffectivePermissions | undefined,
 ): Pool | undefined {
-  if (pool !== '') return epoch.pools.get(pool);
-  const { identity, pools } = effectivePermissions ?? {};
-  return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;
+  if (pool !== '') return poolsOf(epoch.companion).get(pool);
+  if (!effectivePermissions?.identity) return undefined;
+  const { identity, companion } = effectivePermissions;
+  return identity.pool !== '' ? poolsOf(companion).get(identity.pool) : undefined;
 }
 
 /** Adds the key's limits that apply to each verification, except those that the question names. */
@@ -111,7 +113,7 @@ function addAlways(
     if (!limit.isAutoApplied) return;
     if (names(requirements, limit)) continue;
     const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.limitsId, limit);
-    add(entry.epoch.pools.get(pool, limit, entry.obeyedAtMs), limit);
+    add(poolsOf(entry.epoch.companion).get(pool, limit, entry.obeyedAtMs), limit);
   }
 }
 
@@ -151,11 +153,11 @@ function poolFor(
   effectivePermissions: EffectivePermissions | undefined,
   isOfIdentity: boolean,
 ): Pool {
-  const { identity, pools } = effectivePermissions ?? {};
+  const { identity, companion } = effectivePermissions ?? {};
   const obeyedAtMs = join?.obeyedAtMs ?? 0;
-  return identity && pools && (isOfIdentity || limit.isPerIdentity)
-    ? pools.get(limitPool(identity.id, limit), limit, obeyedAtMs)
-    : epoch.pools.get(limitPool(limitsId, limit), limit, Math.max(obeyedAtMs, ofKeyMs));
+  return identity && companion && (isOfIdentity || limit.isPerIdentity)
+    ? poolsOf(companion).get(limitPool(identity.id, limit), limit, obeyedAtMs)
+    : poolsOf(epoch.companion).get(limitPool(limitsId, limit), limit, Math.max(obeyedAtMs, ofKeyMs));
 }
 
 const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>

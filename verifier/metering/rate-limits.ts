@@ -1,10 +1,11 @@
 import { hash } from 'node:crypto';
 import type { Waiter } from '#shared/metering/demand.ts';
 import { RECALL_MS } from '#shared/metering/exchange.ts';
-import type { Pools } from '#shared/metering/pools.ts';
+import { poolsOf } from '#shared/metering/pools.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
+import type { Companion } from '#shared/protocol/follower/companion.ts';
 import { namespaceIdOf, type Override } from '#shared/protocol/records/namespace-record.ts';
 import type { MeterHost } from '../core/ports.ts';
 import { untilServed } from './until-served.ts';
@@ -76,12 +77,12 @@ export class RateLimits {
   #take(
     { namespace, identifier, cost }: RateLimitQuestion,
     { limit, duration }: Pick<Override, 'limit' | 'duration'>,
-    { pools, obeyedAtMs }: { readonly pools: Pools; readonly obeyedAtMs: number },
+    { companion, obeyedAtMs }: { readonly companion: Companion; readonly obeyedAtMs: number },
     waiter: Waiter,
     override: Override | undefined,
   ): RateLimitAnswer | undefined {
     const id = poolIdOf(namespace, identifier, duration);
-    const pool = pools.get(id, { limit, durationMs: duration, isExact: false }, obeyedAtMs);
+    const pool = poolsOf(companion).get(id, { limit, durationMs: duration, isExact: false }, obeyedAtMs);
     const now = instant(this.#clock);
     const outlook = pool.look(cost, now, limit);
     if (outlook === undefined) {

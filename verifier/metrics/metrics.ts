@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { type Pools, poolsOf } from '#shared/metering/pools.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { CLOCK_HELP, metricMakers } from '#shared/process/process-metrics.ts';
 import type { DropReason, Follower, FollowerEvents } from '#shared/protocol/follower/follower.ts';
@@ -264,19 +265,19 @@ function watchCredits(
   count('keyfence_ratelimit_refused_total', () => rateLimits.counts.refused).help(
     'Checks of standalone rate limits that were refused.',
   );
-  const sum = (read: (follower: Follower) => number) =>
-    followers().reduce((total, follower) => total + read(follower), 0);
-  gauge('keyfence_credit_pools', () => sum(({ credits }) => credits.pools)).help(
+  const sum = (read: (pools: Pools) => number) =>
+    followers().reduce((total, { companion }) => total + (companion ? read(poolsOf(companion)) : 0), 0);
+  gauge('keyfence_credit_pools', () => sum(({ credits }) => credits)).help(
     'Pools of credits that were used recently.',
   );
-  gauge('keyfence_limit_pools', () => sum(({ credits }) => credits.limits)).help(
+  gauge('keyfence_limit_pools', () => sum(({ limits }) => limits)).help(
     'Rate limits that were used recently.',
   );
   gauge('keyfence_holds', () => holds.size).help('Accepted questions whose work has not ended.');
   count('keyfence_holds_expired_total', () => holds.counts.expired).help(
     'Holds that nobody released in time. They were charged in full; if there are many, the work takes longer than `forMs`, or its end is not told.',
   );
-  gauge('keyfence_credits_held', () => sum(({ credits }) => credits.held)).help(
+  gauge('keyfence_credits_held', () => sum(({ available }) => available)).help(
     'Credits in the slices of this verifier. A crash would lose them.',
   );
 }
@@ -289,7 +290,7 @@ function watchRedis(registry: Registry, redis: RedisMeasures): void {
   gauge('keyfence_clock_offset_seconds', () => redis.clockOffMs / 1000).help(CLOCK_HELP);
 }
 
-function watchUsage(registry: Registry, { usage, refusals }: Omit<Reports, 'redis'>): void {
+function watchUsage(registry: Registry, { usage, refusals }: Pick<Reports, 'usage' | 'refusals'>): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
     'Verdicts that are missing from the usage counts: there were more than 100,000 keys, or Redis could not be reached for an hour or when this process stopped.',

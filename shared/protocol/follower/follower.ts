@@ -1,5 +1,3 @@
-import type { Pool } from '../../metering/pool.ts';
-import { type CreditCounts, Pools } from '../../metering/pools.ts';
 import { backoffMs, type Clock, type Instant, instant, pause, Waker } from '../../process/clock.ts';
 import { ApiError, unavailable } from '../../rules/errors.ts';
 import {
@@ -13,6 +11,7 @@ import {
 import { decodeState } from '../records/key-record.ts';
 import { memberName } from '../records/protocol.ts';
 import { fenceMs } from '../timing.ts';
+import type { Companion, Held, Metered, NewCompanion } from './companion.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { Lease } from './lease.ts';
 import type {
@@ -37,8 +36,6 @@ export interface FollowerLimits {
   readonly syncPeriodMs: number;
   /** Longest wait for a reply, in milliseconds. The connection is then cut. */
   readonly syncDeadlineMs: number;
-  /** Time for which credits requested in advance should last, in milliseconds; 0 = no credits in advance. */
-  readonly creditsSliceMs: number;
 }
 
 /** Events of a follower, for logs, metrics and the checker of the tests. */
@@ -56,7 +53,7 @@ export interface FollowerEvents {
 /** Dependencies and limits of a follower. */
 interface FollowerOptions {
   apiId: string;
-  directory: Pick<Directory, 'open' | 'exchange' | 'nearby' | 'awaitsReplicas'>;
+  directory: Pick<Directory, 'open' | 'nearby'>;
   cache: Memory;
   clock: Clock;
   /** Returns a new unguessable text at each call, for member names and nonces. */
@@ -65,7 +62,7 @@ interface FollowerOptions {
   random: () => number;
   limits: FollowerLimits;
   events: FollowerEvents;
-  creditCounts: CreditCounts;
+  companion: NewCompanion;
   /** Part of its names, so that whoever waits for it sees where it is. */
   region?: string | undefined;
 }
@@ -103,7 +100,7 @@ const RECONNECT_MAX_MS = 2000;
  */
 export class Follower {
   readonly apiId: string;
-  readonly #directory: Pick<Directory, 'open' | 'exchange' | 'nearby' | 'awaitsReplicas'>;
+  readonly #directory: Pick<Directory, 'open' | 'nearby'>;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
   readonly #random: () => number;
@@ -156,9 +153,14 @@ export class Follower {
   takeUsed(): boolean {
     const { epoch } = this.#log;
     if (epoch === undefined) return true;
-    const used = epoch.used || epoch.pools.isHeld;
+    const used = epoch.used || epoch.companion.isHeld;
     epoch.used = false;
     return used;
+  }
+
+  /** True while companions of former names are closing. */
+  get isClosing(): boolean {
+    return this.#log.closing.size > 0;
   }
 
   /** The name under which the follower is registered, as in `propagation.laggards`. */
@@ -176,15 +178,9 @@ export class Follower {
     return this.#log.prefix.lag;
   }
 
-  /** Numbers of the recently used pools of credits and of rate limits, and the credits in them. */
-  get credits(): { readonly pools: number; readonly limits: number; readonly held: number } {
-    const { credits = 0, limits = 0, held = 0 } = this.#log.epoch?.pools ?? {};
-    return { pools: credits, limits, held };
-  }
-
-  /** True while credits of former names are being settled. */
-  get settling(): boolean {
-    return this.#log.settling.size > 0;
+  /** The companion of the present epoch. */
+  get companion(): Companion | undefined {
+    return this.#log.epoch?.companion;
   }
 
   /** When it saw latest that a control plane waits for no tokens, Unix milliseconds; undefined = never. */
@@ -231,7 +227,7 @@ export class Follower {
     this.#waker.wake();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session) await this.#former.leave(session, this.#member);
-    await Promise.all([this.#loop, ...this.#log.settling]);
+    await Promise.all([this.#loop, ...this.#log.closing]);
   }
 
   /** Resolves when LIVE. Rejects with SERVICE_UNAVAILABLE if the current attempt fails. */
@@ -312,8 +308,8 @@ export class Follower {
     session.onEnd(() => {
       hasEnded = true;
       if (this.#session === session) this.#session = undefined;
-      // The next one may be with another primary, which has granted these places to others.
-      this.#log.epoch?.pools.tellPlaces();
+      // The next one may be with another primary.
+      this.#log.epoch?.companion.reconnected();
       this.#waker.wake();
     });
     this.#session = session;
@@ -321,10 +317,10 @@ export class Follower {
       session,
       session.subscribe(
         (message) => this.#receive(session, message),
-        (pool) => this.#log.epoch?.pools.recall(pool),
+        (pool) => this.#log.epoch?.companion.recall(pool),
       ),
     );
-    this.#log.epoch?.pools.tellPlaces();
+    this.#log.epoch?.companion.reconnected();
     for (let hasDropped = false; !hasEnded && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#waker.reset();
       const startedAtMs = this.#clock.monotonicMs();
@@ -349,9 +345,9 @@ export class Follower {
 
   async #register(session: Session): Promise<void> {
     const former = this.#member;
-    const places = this.#log.heldPlaces;
-    // Otherwise others would get the places of work that goes on.
-    if (places.length === 0) void this.#former.leave(session, former);
+    const held = this.#log.held;
+    // Otherwise others would get what work has that goes on.
+    if (held.length === 0) void this.#former.leave(session, former);
     const [nonce, member] = [this.#newNonce(), memberName(this.#newNonce(), this.#region)];
     this.#member = member;
     const sentAt = instant(this.#clock);
@@ -360,24 +356,24 @@ export class Follower {
     if (this.#stop.signal.aborted) await this.#former.leave(session, member);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
-    const pools = this.#log.newPools(member);
-    if (places.length > 0) {
-      await this.#bring(pools, places);
+    const companion = this.#log.newCompanion(member);
+    if (held.length > 0) {
+      await this.#bring(companion, held);
       await this.#former.leave(session, former);
       if (this.#session !== session || this.#stop.signal.aborted)
         throw unavailable('the reply came too late');
     }
-    this.#log.begin(pools, reply, sentAt);
+    this.#log.begin(companion, reply, sentAt);
     this.#events.live(this.position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
   }
 
-  /** Goes on with the places of work that was accepted under former names. */
-  async #bring(pools: Pools, places: readonly Pool[]): Promise<void> {
+  /** Goes on with the work that was accepted under former names. */
+  async #bring(companion: Companion, held: readonly Held[]): Promise<void> {
     try {
-      await pools.bring(places);
+      await companion.bring(held);
     } catch (error) {
-      this.#log.closePools(pools);
+      this.#log.close(companion);
       throw error;
     }
   }
@@ -441,21 +437,21 @@ class AppliedLog {
   /** undefined in INIT. */
   #epoch: Epoch | undefined;
   #apiDeleted = false;
-  /** Pools of the keys that changed. */
-  readonly #changedPools = new Set<string>();
+  /** The records that changed, of which the companion has yet to hear. */
+  #changed: Metered[] = [];
   /** Length of a lease in Redis' last reply, milliseconds; 0 = the API does not exist. */
   leaseMs = 0;
   /** The longest of this epoch. */
   #longestLeaseMs = 0;
   /** When an entry of a control plane that waits for no tokens came latest. */
   #withheld: Instant | undefined;
-  /** Settlements of former names' credits that are still running. */
-  readonly #settling = new Set<Promise<void>>();
-  #places: readonly Pool[] = [];
+  /** The ends of former companions that are still running. */
+  readonly #closing = new Set<Promise<void>>();
+  #held: readonly Held[] = [];
 
   /**
    * @param wake called when Redis must soon get a SYNC
-   * @param stopping ends the attempts to settle credits
+   * @param stopping ends the attempts to close companions
    */
   constructor(options: FollowerOptions, wake: () => void, stopping: AbortSignal) {
     this.#options = options;
@@ -478,47 +474,43 @@ class AppliedLog {
     return this.#apiDeleted;
   }
 
-  /** Settlements of former names' credits that are still running. */
-  get settling(): ReadonlySet<Promise<void>> {
-    return this.#settling;
+  /** The ends of former companions that are still running. */
+  get closing(): ReadonlySet<Promise<void>> {
+    return this.#closing;
   }
 
-  /** Places of former names whose work goes on. */
-  get heldPlaces(): readonly Pool[] {
-    this.#places = this.#places.filter((pool) => pool.isHeld);
-    return this.#places;
+  /** Work of former names that goes on. */
+  get held(): readonly Held[] {
+    this.#held = this.#held.filter(({ isHeld }) => isHeld);
+    return this.#held;
   }
 
-  /** Returns the pools of a name that an epoch may begin with. */
-  newPools(member: string): Pools {
-    const { apiId, clock, limits, directory } = this.#options;
-    const pools: Pools = new Pools({
-      member,
-      clock,
-      sliceMs: limits.creditsSliceMs,
-      counts: this.#options.creditCounts,
-      exchange: (name, turns) => directory.exchange(apiId, name, turns),
+  /** Returns the companion of a name that an epoch may begin with. */
+  newCompanion(member: string): Companion {
+    const { apiId, clock } = this.#options;
+    const companion: Companion = this.#options.companion({
+      ...{ apiId, member, clock },
       position: () => this.prefix.position,
       onBehind: () => this.#wake(),
-      awaitsReplicas: directory.awaitsReplicas,
-      isLive: () => this.#epoch?.pools === pools && this.#epoch.lease.holds(),
+      isLive: () => this.#epoch?.companion === companion && this.#epoch.lease.holds(),
     });
-    return pools;
+    return companion;
   }
 
   /**
    * Begins an epoch at the log position in the reply.
    * @param sentAt time of the request, from which the lease counts
    */
-  begin(pools: Pools, reply: RegisterReply, sentAt: Instant): void {
+  begin(companion: Companion, reply: RegisterReply, sentAt: Instant): void {
     const { apiId, clock } = this.#options;
-    this.#places = [];
+    this.#held = [];
+    this.#changed = [];
     this.prefix.begin(reply);
     this.#apiDeleted = reply.apiDeleted;
     const lease = new Lease(clock);
     this.leaseMs = this.#longestLeaseMs = reply.leaseMs;
     lease.extend(sentAt, reply.leaseMs);
-    this.#epoch = { apiId, lease, pools, current: true, used: true, obeyedAtMs: 0 };
+    this.#epoch = { apiId, lease, companion, current: true, used: true, obeyedAtMs: 0 };
     this.#memory.beginEpoch?.(this.#epoch, reply.identities);
   }
 
@@ -544,7 +536,7 @@ class AppliedLog {
         isCompared &&= isSame === true;
       }
     }
-    this.#tellPools(epoch);
+    this.#tellCompanion(epoch);
     // Redis compared only the creations that this follower had seen when it sent the request. The next SYNC
     // proves later ones.
     const isProven =
@@ -587,18 +579,15 @@ class AppliedLog {
     } catch {
       return; // dropped; the conversation goes on with REGISTER
     }
-    this.#tellPools(epoch);
+    this.#tellCompanion(epoch);
   }
 
-  /** Applies the changes to the pools after all entries, so that waiting requests see the latest state. */
-  #tellPools({ pools }: Epoch): void {
-    const changedPools = [...this.#changedPools];
-    this.#changedPools.clear();
-    for (const pool of changedPools) pools.applyChange(pool);
-  }
-
-  #touch(pools: readonly string[]): void {
-    for (const pool of pools) this.#changedPools.add(pool);
+  /** Tells of the changes after all entries, so that waiting requests see the latest state. */
+  #tellCompanion({ companion }: Epoch): void {
+    const records = this.#changed;
+    if (records.length === 0) return;
+    this.#changed = [];
+    companion.changed(records);
   }
 
   #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
@@ -608,10 +597,14 @@ class AppliedLog {
       epoch.obeyedAtMs = this.#options.clock.monotonicMs() + fenceMs(this.#longestLeaseMs, 0);
     switch (effect.kind) {
       case 'set':
-        this.#touch(this.#memory.update(effect.secretHash, change.keyId, epoch, effect.state));
+        this.#changed.push(...this.#memory.update(effect.secretHash, change.keyId, epoch, effect.state));
         break;
       case 'forget':
-        this.#touch([...this.#memory.forget(effect.secretHash, change.keyId), effect.pool]);
+        this.#changed.push(...this.#memory.forget(effect.secretHash, change.keyId), {
+          limitsId: change.keyId,
+          pool: effect.pool,
+          limits: undefined,
+        });
         break;
       case 'api-deleted':
         this.#apiDeleted = true;
@@ -639,17 +632,17 @@ class AppliedLog {
     if (this.#epoch) {
       this.#epoch.current = false;
       this.#epoch.lease.cut();
-      this.closePools(this.#epoch.pools);
+      this.close(this.#epoch.companion);
     }
     this.#epoch = undefined;
   }
 
-  /** Ends the use of a name: credits are settled under it, and places that are held wait for the next one. */
-  closePools(pools: Pools): void {
-    this.#places = [...new Set([...this.#places, ...pools.heldPlaces])];
-    const settling = pools.close(this.#stopping);
-    this.#settling.add(settling);
-    void settling.then(() => this.#settling.delete(settling));
+  /** Ends the use of a name. Work that goes on waits for the next one. */
+  close(companion: Companion): void {
+    this.#held = [...new Set([...this.#held, ...companion.held()])];
+    const closing = companion.close(this.#stopping);
+    this.#closing.add(closing);
+    void closing.then(() => this.#closing.delete(closing));
   }
 }
 

@@ -1,6 +1,6 @@
-import type { CreditCounts } from '../../metering/pools.ts';
 import type { Clock } from '../../process/clock.ts';
 import { unavailable } from '../../rules/errors.ts';
+import type { NewCompanion } from './companion.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
 import type { Memory } from './key-cache.ts';
 import type { Directory } from './source.ts';
@@ -15,7 +15,7 @@ export interface FollowersLimits extends FollowerLimits {
 /** Dependencies and limits of followers. */
 export interface FollowersOptions {
   readonly directory: Directory;
-  readonly creditCounts: CreditCounts;
+  readonly companion: NewCompanion;
   readonly clock: Clock;
   readonly newNonce: () => string;
   /** Returns a number from 0 to below 1, for jitter and backoff. */
@@ -96,20 +96,11 @@ export class Followers {
    */
   begin(apiId: string, memory: Memory): Follower {
     if (this.#isStopped) throw unavailable('shutting down');
-    const {
-      directory,
-      clock,
-      newNonce,
-      random = Math.random,
-      limits,
-      region,
-      events,
-      creditCounts,
-    } = this.#options;
+    const { directory, companion, clock, newNonce, random = Math.random } = this.#options;
+    const { limits, region, events } = this.#options;
     const follower = new Follower({
-      ...{ apiId, directory, cache: memory, clock, newNonce, random, limits, region },
+      ...{ apiId, directory, companion, cache: memory, clock, newNonce, random, limits, region },
       events: events(apiId),
-      creditCounts,
     });
     void follower.run();
     return follower;

@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
-import { type Limit, limitPool, limitsOf } from '../../metering/limits.ts';
-import type { Pools } from '../../metering/pools.ts';
 import { flattenString } from '../../process/flatten-string.ts';
 import { IpRanges } from '../../rules/ip-ranges.ts';
 import { digestFrom } from '../../rules/key-format.ts';
 import { Origins } from '../../rules/origins.ts';
 import type { VerdictCounts } from '../../rules/verdict-codes.ts';
 import { decodeState, type KeyState } from '../records/key-record.ts';
+import { type Limit, limitPool, limitsOf } from '../records/limits-in-memory.ts';
+import type { Companion, Metered } from './companion.ts';
 import type { Lease } from './lease.ts';
 import { type Join, type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
 
@@ -17,7 +17,7 @@ import { type Join, type Links, linksOf, type OwnPermissions, ownPermissionsOf }
 export interface Epoch {
   readonly apiId: string;
   readonly lease: Lease;
-  readonly pools: Pools;
+  readonly companion: Companion;
   current: boolean;
   /** True since an answer from memory; a check for idle APIs reads and resets it. */
   used: boolean;
@@ -26,13 +26,13 @@ export interface Epoch {
 }
 
 /**
- * The memory that a follower fills from its log and its reads. `update` and `forget` return the pools that
- * the key had before, and has now.
+ * The memory that a follower fills from its log and its reads. `update` and `forget` return the record as it was in memory,
+ * if it was, and as it is now, if it is.
  */
 export interface Memory {
   put(secretHash: string, entry: Entry): void;
-  update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): readonly string[];
-  forget(secretHash: string, keyId: string): readonly string[];
+  update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): readonly Metered[];
+  forget(secretHash: string, keyId: string): readonly Metered[];
   /** Remembers that no record with this id exists. */
   putAbsent?(keyId: string, epoch: Epoch): void;
   /**
@@ -188,9 +188,9 @@ export class Entry {
     return facts.firstPool;
   }
 
-  /** Names of all pools that the key's requests take from, except those of limits that a question defines. */
-  get pools(): string[] {
-    return poolsOf(this.limitsId, this.pool, this.limits);
+  /** The record at this moment. */
+  get metered(): Metered {
+    return { limitsId: this.limitsId, pool: this.pool, limits: this.limits };
   }
 
   /** From when on every verifier obeys the latest change of its limits, roles or identity, by the monotonic clock. */
@@ -215,11 +215,12 @@ export class Entry {
 
 const externalIdOf = ({ details }: Pick<KeyParts, 'details'>): string => details?.externalId ?? '';
 
-/** Returns the names of the pools of a key with these credits and limits, whose uses count under `limitsId`. */
-export const poolsOf = (limitsId: string, pool: string, limits: readonly Limit[] = []): string[] => [
-  ...(pool ? [pool] : []),
-  ...limits.map((limit) => limitPool(limitsId, limit)),
-];
+/** Returns what companions need of a record. */
+export const meteredOf = (keyId: string, state: KeyState): Metered => ({
+  limitsId: state.firstId || keyId,
+  pool: state.pool,
+  limits: limitsOf(state),
+});
 
 /** The details of a key without any. */
 const NO_DETAILS = detailsIn(decodeState([]));
@@ -331,31 +332,27 @@ export class KeyCache implements Memory {
     this.#entries.set(digestFrom(secretHash), entry);
   }
 
-  /**
-   * Applies a change to the entry, if the entry is of this epoch. Does not count as a use of the entry.
-   * @returns the pools that the key had before, and has now
-   */
-  update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
-    const now = poolsOf(state.firstId || keyId, state.pool, limitsOf(state));
+  /** Applies a change to the entry, if the entry is of this epoch. Does not count as a use of the entry. */
+  update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): Metered[] {
+    const now = meteredOf(keyId, state);
     const entry = this.#entries.peek(digestFrom(secretHash));
     const { roles, externalId } = state;
     if (entry?.epoch !== epoch) {
       if (roles !== '' && externalId !== '') this.#onPlan(externalId, epoch.obeyedAtMs);
-      return now;
+      return [now];
     }
-    const { pools, details } = entry;
+    const { metered, details } = entry;
     if (entry.become(state))
       for (const id of new Set([details?.externalId ?? '', externalId]))
         if (id !== '') this.#onPlan(id, epoch.obeyedAtMs);
-    return [...pools, ...now];
+    return [metered, now];
   }
 
-  /** @returns the pools that the key had */
-  forget(secretHash: string): string[] {
+  forget(secretHash: string): Metered[] {
     const digest = digestFrom(secretHash);
     const entry = this.#entries.peek(digest);
     this.#entries.delete(digest);
-    return entry?.pools ?? [];
+    return entry ? [entry.metered] : [];
   }
 }
 

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import type { Limit } from '../../metering/limits.ts';
-import type { Pools } from '../../metering/pools.ts';
 import { slugsOf } from '../../rules/slugs.ts';
+import type { Limit } from '../records/limits-in-memory.ts';
+import type { Companion } from './companion.ts';
 import type { Lease } from './lease.ts';
 
 /**
@@ -81,8 +81,8 @@ export interface EffectivePermissions {
   readonly limits: readonly Limit[] | undefined;
   /** undefined = the key has no identity. */
   readonly identity: Identity | undefined;
-  /** The pools of the credits and limits that the identity's keys share. */
-  readonly pools: Pools;
+  /** That of the shared log, which has what the identity's keys share. */
+  readonly companion: Companion;
 }
 
 /** A key joined with its roles and its identity, all from one prefix of the shared log. */

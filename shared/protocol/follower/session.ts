@@ -1,6 +1,5 @@
 import type { Redis } from 'ioredis';
 import { asset } from '../../assets.ts';
-import { exchangeRun, type PoolReply, type PoolTurn } from '../../metering/exchange.ts';
 import type { Clock } from '../../process/clock.ts';
 import { command, oneOf } from '../../redis/command.ts';
 import { cut, type RedisNodes } from '../../redis/redis.ts';
@@ -72,10 +71,6 @@ export class RedisDirectory implements Directory {
     this.#keys = new PointerBatcher(nodes, clock);
   }
 
-  get awaitsReplicas(): boolean {
-    return this.#replicas > 0;
-  }
-
   get silentMs(): number {
     return this.#nodes.silentMs;
   }
@@ -92,25 +87,6 @@ export class RedisDirectory implements Directory {
 
   lookUp(...secretHashes: readonly string[]): Promise<Pointer | undefined> {
     return this.#keys.lookUp(...secretHashes);
-  }
-
-  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {
-    const { script, keys, args, read } = exchangeRun(apiId, member, turns);
-    const { members } = apiKeys(apiId);
-    // Limits are not worth waiting for: what a failover loses of a window ends with it, and holders tell a new primary their places.
-    if (this.#replicas === 0 || turns.every(({ window }) => window)) {
-      return read(await this.#nodes.run(members, (redis) => script.run(redis, keys, args)));
-    }
-    // A connection of its own, because WAIT blocks it.
-    const { reply, confirmed } = await this.#nodes.run(
-      members,
-      (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
-      'exchange',
-    );
-    if (confirmed < this.#replicas) {
-      throw unavailable(`${confirmed} of ${this.#replicas} required replicas confirmed the exchange`);
-    }
-    return read(reply);
   }
 }
 

@@ -1,14 +1,14 @@
 import { LRUCache } from 'lru-cache';
-import { type Limit, largestOf, limitsOf } from '../../metering/limits.ts';
-import type { Pools } from '../../metering/pools.ts';
 import { SHARED_LOG } from '../../redis/redis-keys.ts';
 import { hashSecret, IDENTITY, identityIdOf, ROOT_KEYS_ID } from '../../rules/key-format.ts';
 import { slugsOf, slugsText } from '../../rules/slugs.ts';
 import type { KeyState } from '../records/key-record.ts';
+import { type Limit, largestOf } from '../records/limits-in-memory.ts';
 import { type Override, overridesIn } from '../records/namespace-record.ts';
 import { rootKeyMark, scopesIn } from '../records/root-keys-record.ts';
+import type { Companion, Metered } from './companion.ts';
 import type { Follower } from './follower.ts';
-import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
+import { Entry, type Epoch, type Memory, meteredOf } from './key-cache.ts';
 import type { Lease } from './lease.ts';
 import { type EffectivePermissions, type Identity, type Join, type Links, linksOf } from './permissions.ts';
 
@@ -72,20 +72,21 @@ export class SharedLog {
   }
 
   /**
-   * Returns the overrides of a namespace (undefined = it has none), and the pools of its limits, if memory may
+   * Returns the overrides of a namespace (undefined = it has none), and the companion of its limits, if memory may
    * be used at this very instant. undefined = the caller must ask Redis (`readRecord`).
    */
   overridesOf(id: string):
     | {
         readonly overrides: Overrides | undefined;
-        readonly pools: Pools;
+        readonly companion: Companion;
         /** From then on every verifier obeys their latest change, by the monotonic clock. */
         readonly obeyedAtMs: number;
       }
     | undefined {
     const state = this.#records.get(id);
     if (!state?.epoch.lease.holds()) return undefined;
-    return { overrides: state.overrides, pools: state.epoch.pools, obeyedAtMs: state.obeyedAtMs };
+    const { overrides, obeyedAtMs } = state;
+    return { overrides, companion: state.epoch.companion, obeyedAtMs };
   }
 
   /**
@@ -201,10 +202,10 @@ const externalIdOf = ({ details }: Entry): string => details?.externalId ?? '';
 function joinPermissions(
   permissions: Partial<EffectivePermissions> | undefined,
   identity: Identity | undefined,
-  { pools }: Epoch,
+  { companion }: Epoch,
 ): EffectivePermissions {
   const { slugSet = NO_PERMISSIONS, slugs = [], roles = [], limits } = permissions ?? {};
-  return { slugSet, slugs, roles, limits, identity, pools };
+  return { slugSet, slugs, roles, limits, identity, companion };
 }
 
 const NO_PERMISSIONS: ReadonlySet<string> = new Set();
@@ -343,14 +344,14 @@ class Records implements Memory {
     this.#states.set(id, new State(epoch));
   }
 
-  update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
+  update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): Metered[] {
     const before = this.#end(id);
     if (before?.epoch === epoch) this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));
-    return [...(before?.record?.pools ?? []), ...poolsOf(id, state.pool, limitsOf(state))];
+    return [...meteredIn(before), meteredOf(id, state)];
   }
 
-  forget(_secretHash: string, id: string): string[] {
-    return this.#end(id)?.record?.pools ?? [];
+  forget(_secretHash: string, id: string): Metered[] {
+    return meteredIn(this.#end(id));
   }
 
   /** Makes the state of a changed record void. */
@@ -364,6 +365,8 @@ class Records implements Memory {
     return state;
   }
 }
+
+const meteredIn = (state: State | undefined): Metered[] => (state?.record ? [state.record.metered] : []);
 
 /** The overrides of a namespace, arranged for look-ups. */
 export class Overrides {

@@ -1,4 +1,3 @@
-import type { PoolReply, PoolTurn } from '../../metering/exchange.ts';
 import type { Change } from '../log/change.ts';
 
 /** The place of a secret's record. Immutable. */
@@ -132,18 +131,10 @@ export interface Session {
 export interface Directory {
   /** Time since Redis last answered anything, milliseconds. */
   readonly silentMs: number;
-  /** True = turns about credits wait for replicas. */
-  readonly awaitsReplicas?: boolean;
   /** undefined = every look-up goes to the primary. */
   readonly nearby?: Nearby | undefined;
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
   /** Finds the key with this secret, the first of several; undefined = none. Rejects with SERVICE_UNAVAILABLE. */
   lookUp(...secretHashes: readonly string[]): Promise<Pointer | undefined>;
-  /**
-   * Executes turns of pools, in this order. Resolves when all required replicas have the result, if any turn is about
-   * credits. Rejects otherwise with SERVICE_UNAVAILABLE; the turns may then have been executed, or may still be executed
-   * later.
-   */
-  exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]>;
 }

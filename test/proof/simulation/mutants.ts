@@ -577,9 +577,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
       'A verifier goes on using a deleted identity, even after the next identity with the same external id was created. (I16)',
     seed: IDENTITY_SEEDS + 3,
     file: SHARED_LOG,
-    edits: [
-      ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
-    ],
+    edits: [['return meteredIn(this.#end(id));', 'return meteredIn(this.#states.peek(id));']],
   },
   'a creation without a fence': {
     breaks: 'The creation of an identity is complete without waiting for followers. (I16)',
@@ -804,7 +802,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier that registers anew does not bring the places of its work. (I23)',
     seed: HOLD_SEEDS + 9,
     file: VERIFIER,
-    edits: [['const places = this.#log.heldPlaces;', 'const places: readonly Pool[] = [];']],
+    edits: [['const held = this.#log.held;', 'const held: readonly Held[] = [];']],
   },
   'nothing is owed': {
     breaks: 'What a decrement did not find comes back as new credits. (I24)',
@@ -915,7 +913,7 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
     file: 'verifier/metering/needs.ts',
     edits: [
       [
-        "return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;",
+        "return identity.pool !== '' ? poolsOf(companion).get(identity.pool) : undefined;",
         'return undefined;',
       ],
     ],

@@ -490,7 +490,6 @@ function planWithout(seed: number): Omit<Plan, 'credits' | 'rate' | 'rerolls' | 
       lookupWaitMs: 50,
       apisMax: 10,
       apiIdleMs: random.pick([1500, 600_000]),
-      creditsSliceMs: 2000,
     },
   };
 }

@@ -1,4 +1,4 @@
-import type { PoolReply, PoolTurn } from '../../../shared/metering/exchange.ts';
+import type { Exchanges, PoolReply, PoolTurn } from '../../../shared/metering/exchange.ts';
 import type {
   Directory,
   Nearby,
@@ -72,8 +72,8 @@ export interface SessionEvents {
   granted(apiId: string, sentAtMs: number, leaseMs: number): void;
 }
 
-/** The verifier's port to the simulated Redis; does as session.ts. */
-export class SimulatedDirectory implements Directory {
+/** The verifier's ports to the simulated Redis; does as session.ts and redis-exchanges.ts. */
+export class SimulatedDirectory implements Directory, Exchanges {
   readonly silentMs = 0;
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;

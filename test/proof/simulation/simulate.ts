@@ -355,8 +355,8 @@ function stillHeld({ group, verifiers, plan, places, releasedAtMs, timeline }: W
   }
   if (places?.size) return `${places.size} questions hold what they took`;
   if (timeline.nowMs - releasedAtMs < RELEASED_MS) return 'something was released just now';
-  const settling = verifiers.find(({ verifier }) => verifier.followers.some(({ settling }) => settling));
-  return settling && `${settling.machine.name} has not settled yet`;
+  const closing = verifiers.find(({ verifier }) => verifier.followers.some(({ isClosing }) => isClosing));
+  return closing && `${closing.machine.name} has yet to say what it spent`;
 }
 
 /** Where nobody crashed, and no history was lost, each credit was accepted, or is there. */

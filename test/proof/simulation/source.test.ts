@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import type { PoolTurn } from '../../../shared/metering/exchange.ts';
+import type { Exchanges, PoolTurn } from '../../../shared/metering/exchange.ts';
+import { RedisExchanges } from '../../../shared/metering/redis-exchanges.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisDirectory } from '../../../shared/protocol/follower/session.ts';
@@ -38,7 +39,7 @@ import { RedisState } from './redis.ts';
 /** A Redis as a verifier and this test reach it. */
 interface Side {
   /** Gives a verifier of its own process. */
-  verifier(): Directory;
+  verifier(): Pick<Directory, 'open' | 'lookUp'> & Pick<Exchanges, 'exchange'>;
   /** Runs a script of the control plane. */
   run<T>(run: Run<T>): Promise<T>;
   publish(channel: string, message: string): Promise<unknown>;
@@ -63,7 +64,13 @@ async function realRedis(replicas: number): Promise<Side> {
       const config = redisConfig({ REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '1000' });
       const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
       all.push(nodes);
-      return new RedisDirectory(nodes, replicas, systemClock);
+      const directory = new RedisDirectory(nodes, replicas, systemClock);
+      const exchanges = new RedisExchanges(nodes, replicas);
+      return {
+        open: (apiId) => directory.open(apiId),
+        lookUp: (...secretHashes) => directory.lookUp(...secretHashes),
+        exchange: (...turns) => exchanges.exchange(...turns),
+      };
     },
     run: (run) => send(redis, run),
     publish: (channel, message) => redis.publish(channel, message),

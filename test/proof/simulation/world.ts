@@ -39,6 +39,8 @@ import { Roles } from './roles.ts';
 import { RootKey } from './root-keys.ts';
 import type { Trace } from './trace.ts';
 
+const CREDITS_SLICE_MS = 2000;
+
 /** A verifier's process, from its start to its end. */
 export interface VerifierProcess {
   readonly machine: Machine;
@@ -247,7 +249,7 @@ export class World {
       replica,
     );
     const verifier = new Verifier({
-      ...metered(),
+      ...metered({ exchanges: directory, sliceMs: CREDITS_SLICE_MS }),
       directory,
       clock: machine,
       newNonce: this.random.token,

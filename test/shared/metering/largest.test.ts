@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest';
-import { isPlaces, type Limit, largestOf, ownLimit } from '../../../shared/metering/limits.ts';
+import {
+  isPlaces,
+  type Limit,
+  largestOf,
+  ownLimit,
+} from '../../../shared/protocol/records/limits-in-memory.ts';
 
 const always = (name: string, limit: number, durationMs: number): Limit => ({
   ...ownLimit(name, limit, durationMs),

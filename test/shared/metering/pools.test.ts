@@ -1,7 +1,8 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { PoolReply, PoolTurn } from '../../../shared/metering/exchange.ts';
-import { creditCounts, Pools } from '../../../shared/metering/pools.ts';
+import type { Pools } from '../../../shared/metering/pools.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
+import { poolsBy } from '../../harness/no-credits.ts';
 import { turns } from '../../harness/waiting.ts';
 
 /** Turns that were taken, and how the next is answered. */
@@ -14,20 +15,8 @@ let pools: Pools;
 const waiter = { over: false, again: () => undefined, fail: () => undefined };
 beforeEach(() => {
   [taken, status, behind, isStill] = [[], 'OK', 0, false];
-  pools = new Pools({
-    isLive: () => true,
-    position: () => 0,
-    member: '2.a',
-    clock: {
-      ...systemClock,
-      after: (ms, run) => (isStill ? { cancel: () => undefined } : systemClock.after(ms, run)),
-    },
-    sliceMs: 0,
-    counts: creditCounts(),
-    onBehind: () => {
-      behind++;
-    },
-    async exchange(_member, asked) {
+  pools = poolsBy(
+    async (_apiId, _member, asked) => {
       taken.push(...asked);
       return asked.map(({ turn, needs, window }) => {
         const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
@@ -36,7 +25,16 @@ beforeEach(() => {
         return { turn, status, ...counts, leastNeed: status === 'OK' ? 0 : 1, ...open };
       });
     },
-  });
+    {
+      clock: {
+        ...systemClock,
+        after: (ms, run) => (isStill ? { cancel: () => undefined } : systemClock.after(ms, run)),
+      },
+      onBehind: () => {
+        behind++;
+      },
+    },
+  );
 });
 
 test.each(['STALE', 'NOREG'] as const)('whoever is told %s looks for what it missed', async (told) => {
@@ -56,10 +54,10 @@ test.each(['OK', 'NONE', 'HELD'] as const)('whoever is told %s has missed nothin
 test('a dropped name gives back once what it had', async () => {
   pools.get('p').ask(waiter, 5);
   await turns();
-  expect(pools.held).toBe(5);
+  expect(pools.available).toBe(5);
   await pools.close(new AbortController().signal);
   await pools.close(new AbortController().signal);
-  expect(pools.held).toBe(0);
+  expect(pools.available).toBe(0);
   expect(taken).toHaveLength(2);
   expect(taken[1]).toMatchObject({ kept: 0 });
   pools.get('another').ask(waiter, 1);

@@ -1,38 +1,33 @@
 import { expect, test } from 'vitest';
-import { creditCounts, Pools } from '../../../shared/metering/pools.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { RateLimits } from '../../../verifier/metering/rate-limits.ts';
+import { poolsBy } from '../../harness/no-credits.ts';
 
 /** Questions about one identifier, of which some say another limit; Redis counts as it does in a window. */
 function limitsOf() {
   let granted = 0;
   let exchanges = 0;
-  const pools = new Pools({
-    isLive: () => true,
-    position: () => 0,
-    ...{ member: '2.a', clock: systemClock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
-    async exchange(_member, asked) {
-      exchanges++;
-      await new Promise((resolve) => setImmediate(resolve));
-      return asked.map(({ turn, spent = 0, kept, needs, window }) => {
-        granted = spent + kept;
-        const limit = window?.limit ?? 0;
-        let reserve = 0;
-        let leastNeed = 0;
-        for (const { cost, times } of needs)
-          for (let i = 0; i < times; i++)
-            if (granted + reserve + cost <= limit) reserve += cost;
-            else leastNeed = cost;
-        granted += reserve;
-        const counts = { granted, spent, reserve, total: limit - granted, refillMs: 60_000, leastNeed };
-        const status = leastNeed === 0 ? 'OK' : 'NONE';
-        return { turn, status, ...counts, window: { number: 1, leftMs: 60_000 } } as const;
-      });
-    },
+  const companion = poolsBy(async (_apiId, _member, asked) => {
+    exchanges++;
+    await new Promise((resolve) => setImmediate(resolve));
+    return asked.map(({ turn, spent = 0, kept, needs, window }) => {
+      granted = spent + kept;
+      const limit = window?.limit ?? 0;
+      let reserve = 0;
+      let leastNeed = 0;
+      for (const { cost, times } of needs)
+        for (let i = 0; i < times; i++)
+          if (granted + reserve + cost <= limit) reserve += cost;
+          else leastNeed = cost;
+      granted += reserve;
+      const counts = { granted, spent, reserve, total: limit - granted, refillMs: 60_000, leastNeed };
+      const status = leastNeed === 0 ? 'OK' : 'NONE';
+      return { turn, status, ...counts, window: { number: 1, leftMs: 60_000 } } as const;
+    });
   });
   const limits = new RateLimits({
     sharedLog: {
-      overridesOf: () => ({ overrides: undefined, obeyedAtMs: 0, pools }),
+      overridesOf: () => ({ overrides: undefined, obeyedAtMs: 0, companion }),
       readRecord: async () => undefined,
     },
     clock: systemClock,

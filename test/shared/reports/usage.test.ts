@@ -38,7 +38,7 @@ test('a report leaves nine tenths of the time free', async () => {
   const epoch = {
     apiId: 'api',
     lease: new Lease(clock),
-    pools: noPools,
+    companion: noPools,
     current: true,
     used: true,
     obeyedAtMs: 0,
@@ -113,7 +113,7 @@ test('repeats an unanswered report, then goes on', async () => {
   const epoch = {
     apiId: 'api',
     lease: new Lease(clock),
-    pools: noPools,
+    companion: noPools,
     current: true,
     used: true,
     obeyedAtMs: 0,
@@ -185,7 +185,7 @@ test('drops and counts a report after an hour', async () => {
   const epoch = {
     apiId: 'api',
     lease: new Lease(clock),
-    pools: noPools,
+    companion: noPools,
     current: true,
     used: true,
     obeyedAtMs: 0,

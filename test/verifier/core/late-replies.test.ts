@@ -4,6 +4,7 @@ import { generateKey } from '../../../shared/rules/key-format.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import { metered } from '../../../verifier/metering/metering.ts';
+import { noCredits } from '../../harness/no-credits.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 
 const LOOKUP_WAIT_MS = 50;
@@ -14,12 +15,11 @@ async function secondAnswer(repliedAtMs: number): Promise<string> {
   const timeline = new Timeline();
   const reply = Promise.withResolvers<Pointer | undefined>();
   const verifier = new Verifier({
-    ...metered(),
+    ...metered(noCredits),
     directory: {
       silentMs: 0,
       open: () => Promise.reject(new Error('no API is followed here')),
       lookUp: () => reply.promise,
-      exchange: () => Promise.reject(new Error('no credits here')),
     },
     clock: {
       monotonicMs: () => timeline.nowMs,
@@ -31,7 +31,7 @@ async function secondAnswer(repliedAtMs: number): Promise<string> {
     limits: {
       ...{ syncPeriodMs: 100, syncDeadlineMs: 100, cacheKeysMax: 10, unknownKeysMax: 10 },
       ...{ unknownTtlMs: UNKNOWN_TTL_MS, lookupsInFlightMax: 2, lookupsQueuedMax: 4 },
-      ...{ lookupWaitMs: LOOKUP_WAIT_MS, apisMax: 10, apiIdleMs: 600_000, creditsSliceMs: 2000 },
+      ...{ lookupWaitMs: LOOKUP_WAIT_MS, apisMax: 10, apiIdleMs: 600_000 },
     },
     apiIds: [],
     foreignKeys: false,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/process/clock.ts';
-import { creditCounts, Pools } from '../../../shared/metering/pools.ts';
 import { ask, type Need, spend } from '../../../verifier/metering/allowance.ts';
+import { poolsBy } from '../../harness/no-credits.ts';
 import { turns } from '../../harness/waiting.ts';
 
 /** A verifier's pools where Redis grants what is needed, but of `b` only at the second time. */
@@ -18,11 +18,8 @@ function poolsOf() {
   };
   let calls = 0;
   let asksOfB = 0;
-  const pools = new Pools({
-    isLive: () => true,
-    position: () => 0,
-    ...{ member: '2.a', clock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
-    async exchange(_member, asked) {
+  const pools = poolsBy(
+    async (_apiId, _member, asked) => {
       calls++;
       await new Promise((resolve) => setImmediate(resolve));
       return asked.map(({ pool, turn, spent = 0, kept, needs }) => {
@@ -39,7 +36,8 @@ function poolsOf() {
         return { turn, status: isLate ? 'WAIT' : 'OK', ...counts, leastNeed: isLate ? need : 0 } as const;
       });
     },
-  });
+    { clock },
+  );
   const pass = async (ms: number) => {
     for (const untilMs = nowMs + ms; nowMs < untilMs; nowMs += 5) {
       const due = timers.filter(({ atMs }) => atMs <= nowMs);
@@ -85,5 +83,5 @@ test('gives back what was kept for a dead request', async () => {
   expect(a.available).toBe(5);
   waiter.over = true;
   await pass(4000);
-  expect([a.isSettled, b.isSettled, pools.held]).toEqual([true, true, 0]);
+  expect([a.isSettled, b.isSettled, pools.available]).toEqual([true, true, 0]);
 });

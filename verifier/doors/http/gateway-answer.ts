@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
-import { type Limit, ownLimit } from '#shared/metering/limits.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
+import { type Limit, ownLimit } from '#shared/protocol/records/limits-in-memory.ts';
 import { originOf } from '#shared/rules/origins.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { LimitOutcome, Spending, Verdict } from '../../core/verdict.ts';

@@ -10,7 +10,7 @@ import { noPools } from '../../../harness/no-credits.ts';
 const epochOf = (current: boolean) => ({
   apiId: 'shop',
   lease: new Lease(systemClock),
-  pools: noPools,
+  companion: noPools,
   current,
   used: false,
   obeyedAtMs: 0,

@@ -9,7 +9,7 @@ import { grpcSettings } from '../../../../verifier/doors/grpc/server.ts';
 import { noPools } from '../../../harness/no-credits.ts';
 
 const lease = new Lease(systemClock);
-const epoch: Epoch = { apiId: 'shop', lease, pools: noPools, current: true, used: false, obeyedAtMs: 0 };
+const epoch: Epoch = { apiId: 'shop', lease, companion: noPools, current: true, used: false, obeyedAtMs: 0 };
 const plain = decodeState(['1']);
 const entryWith = (fields: object) => new Entry(epoch, 'key_1', { ...plain, ...fields });
 const metaOf = (meta: string, names: readonly string[]) =>
@@ -31,7 +31,7 @@ test('a key has its roles and identity by name', () => {
     roles: ['admin'],
     limits: undefined,
     identity: { ...identity, limits: undefined, pool: '', roles: [] },
-    pools: noPools,
+    companion: noPools,
   };
   const entry = entryWith({ externalId: 'acme', environment: 'live', roles: 'admin' });
   const texts = (...all: string[]) => ({

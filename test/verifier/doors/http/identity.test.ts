@@ -9,7 +9,7 @@ import { noPools } from '../../../harness/no-credits.ts';
 const epoch = {
   apiId: 'shop',
   lease: new Lease(systemClock),
-  pools: noPools,
+  companion: noPools,
   current: true,
   used: false,
   obeyedAtMs: 0,

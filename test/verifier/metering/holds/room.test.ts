@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import type { PoolReply } from '../../../../shared/metering/exchange.ts';
-import { ownLimit } from '../../../../shared/metering/limits.ts';
 import { Pool } from '../../../../shared/metering/pool.ts';
 import { instant, systemClock } from '../../../../shared/process/clock.ts';
+import { ownLimit } from '../../../../shared/protocol/records/limits-in-memory.ts';
 import { LookupGivenUp } from '../../../../verifier/core/given-up.ts';
 import { type Need, spend } from '../../../../verifier/metering/allowance.ts';
 import { Holds } from '../../../../verifier/metering/holds.ts';

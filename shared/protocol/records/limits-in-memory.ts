@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import { flattenString } from '../process/flatten-string.ts';
-import type { KeyState } from '../protocol/records/key-record.ts';
+import { flattenString } from '../../process/flatten-string.ts';
+import type { KeyState } from './key-record.ts';
 import {
   type ConcurrencyLimit,
   DEFAULT_LIMIT,
@@ -10,7 +10,7 @@ import {
   type ShownLimit,
   shownLimit,
   windowsOf,
-} from '../protocol/records/limit.ts';
+} from './limit.ts';
 
 /** A rate limit: an amount in each window of some length. Or a concurrency limit: a number of places. */
 export interface Window {
