@@ -220,6 +220,13 @@ const definitions = [
             matchLabels: { type: 'object', additionalProperties: { type: 'string' } },
           },
         },
+        takeFrom: {
+          type: 'array',
+          maxItems: 16,
+          items: { type: 'string', pattern: '^[0-9a-f]{12}$' },
+          description:
+            'Other installations of the operator whose keys objects of the same names and namespaces take over, as after a move to another cluster.',
+        },
         ...fieldsOf(createApi, ['name', ...API_SPEC]),
       },
     },

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import type { Clock } from '#shared/process/clock.ts';
@@ -21,6 +22,7 @@ export async function startOperator(
     caFile: join(SERVICE_ACCOUNT, 'ca.crt'),
   });
   const operator = new Operator({
+    home: readFileSync(join(SERVICE_ACCOUNT, 'namespace'), 'utf8').trim(),
     ...{ kube, clock, log, chance: Math.random, namespaces: NAMESPACES, relistMs: RELIST_MS },
     admin: createAdmin({ url: KEYFENCE_URL ?? '', rootKey: config.readRootKey }),
   });

@@ -12,7 +12,7 @@ export const settings = {
   ),
   KUBERNETES_URL: text('https://kubernetes.default.svc').help("Address of Kubernetes' API"),
   SERVICE_ACCOUNT: text('/var/run/secrets/kubernetes.io/serviceaccount').help(
-    'Folder with `token` and `ca.crt`, with which the operator calls Kubernetes',
+    'Folder with `token`, `ca.crt` and `namespace`, with which the operator calls Kubernetes',
   ),
 };
 

@@ -1,6 +1,8 @@
+import { hash, randomBytes } from 'node:crypto';
 import type { Admin } from '../client/admin.ts';
+import type { Metadata } from './kube.ts';
 
-/** A key that an object of this cluster declares. */
+/** A key that an object of this installation declares. */
 export interface OwnKey {
   readonly keyId: string;
   readonly apiId: string;
@@ -14,31 +16,60 @@ export interface OwnKey {
 }
 
 const PAGE_SIZE = 100;
+const INSTALLATION_BYTES = 6;
+const PLACE_LENGTH = 16;
+/** `managedBy` of an object: installation, place and uid. */
+const OBJECT = /^([0-9a-f]{12})\/([\w-]{16})\/[^/]+$/;
+
+/** Returns a new id of an installation. */
+export const newInstallation = (): string => randomBytes(INSTALLATION_BYTES).toString('hex');
+
+/** Returns the name of the place of an object, which it keeps when it is restored. */
+const placeOf = (namespace: string, name: string): string =>
+  hash('sha256', `${namespace}/${name}`, 'base64url').slice(0, PLACE_LENGTH);
 
 /**
- * Knows which keys the objects of this cluster declare, by what Keyfence says of keys and never by what objects say of
+ * Knows which keys the objects of this installation declare, by what Keyfence says of keys and never by what objects say of
  * themselves: users can write that. Reads them once for an API, and again if a call may have made one that it does not know.
  */
 export class KeyInventory {
   readonly #admin: Admin;
-  readonly #cluster: string;
+  readonly #installation: string;
   readonly #apis = new Map<string, Promise<Map<string, Map<string, OwnKey>>>>();
 
-  /** @param cluster name of this cluster, with which `managedBy` of its keys begins */
-  constructor(admin: Admin, cluster: string) {
+  /** @param installation the id with which `managedBy` of all its keys begins */
+  constructor(admin: Admin, installation: string) {
     this.#admin = admin;
-    this.#cluster = cluster;
+    this.#installation = installation;
   }
 
-  /** The name of the object with this uid as a `managedBy`. */
-  managedBy(uid: string): string {
-    return `${this.#cluster}/${uid}`;
+  /** The beginning of each `managedBy` of this installation. */
+  get prefix(): string {
+    return `${this.#installation}/`;
   }
 
-  /** The uid of the object that a `managedBy` names; undefined = none of this cluster. */
+  /** The `managedBy` of what an object declares. */
+  managedBy({ namespace = '', name, uid }: Pick<Metadata, 'namespace' | 'name' | 'uid'>): string {
+    return [this.#installation, placeOf(namespace, name), uid].join('/');
+  }
+
+  /** The uid of the object that a `managedBy` names; undefined = none of this installation. */
   uidOf(managedBy: string | undefined): string | undefined {
-    const prefix = this.managedBy('');
-    return managedBy?.startsWith(prefix) ? managedBy.slice(prefix.length) : undefined;
+    return managedBy?.startsWith(this.prefix) ? managedBy.split('/')[2] : undefined;
+  }
+
+  /**
+   * The installation in which an object of this place had what a `managedBy` declares: after a restore, an object has
+   * another uid. undefined = it was no object of this place.
+   */
+  earlierOf(managedBy: string | undefined, { namespace = '', name }: Metadata): string | undefined {
+    const [, installation = '', place] = OBJECT.exec(managedBy ?? '') ?? [];
+    return place === placeOf(namespace, name) ? installation : undefined;
+  }
+
+  /** Tells whether an installation is this one. */
+  isOwn(installation: string): boolean {
+    return installation === this.#installation;
   }
 
   /** The keys of an API that an object declares. */
@@ -82,7 +113,7 @@ export class KeyInventory {
     const ofObjects = new Map<string, Map<string, OwnKey>>();
     for (let cursor: string | undefined = ''; cursor !== undefined; ) {
       const page: Awaited<ReturnType<Admin['apis']['listKeys']>> = await this.#admin.apis.listKeys({
-        ...{ apiId, limit: PAGE_SIZE, managedByPrefix: this.managedBy('') },
+        ...{ apiId, limit: PAGE_SIZE, managedByPrefix: this.prefix },
         ...(cursor ? { cursor } : {}),
       });
       for (const key of page.keys) {

@@ -12,7 +12,11 @@ export interface Metadata {
   readonly finalizers?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
-  readonly ownerReferences?: readonly { readonly uid: string }[];
+  readonly ownerReferences?: readonly {
+    readonly uid: string;
+    readonly kind?: string;
+    readonly name?: string;
+  }[];
 }
 
 /** An object in Kubernetes. */

@@ -15,6 +15,9 @@ export const ON_DELETE = 'keyfence.io/on-delete';
 /** The annotation of a KeyApi with which its objects go without a call, where Keyfence is gone for good. */
 export const FORGET = 'keyfence.io/forget';
 
+/** The ConfigMap that has the id of this installation. */
+export const INSTALLATION = 'keyfence-operator';
+
 /** The field of a Secret that has the key. */
 export const SECRET_FIELD = 'key';
 
@@ -69,6 +72,8 @@ export interface KeyApi extends KubeObject {
   readonly spec: {
     readonly apiId?: string;
     readonly name?: string;
+    /** Other installations whose keys its objects may take over. */
+    readonly takeFrom?: readonly string[];
     readonly allowedNamespaces?: { readonly matchLabels?: Readonly<Record<string, string>> };
   } & Readonly<Record<string, unknown>>;
   readonly status?: Status;
@@ -89,6 +94,10 @@ export interface KeyIdentity extends KubeObject {
   readonly status?: Status & { readonly sequence?: number };
 }
 
+export interface ConfigMap extends KubeObject {
+  readonly data?: Readonly<Record<string, string>>;
+}
+
 export interface Secret extends KubeObject {
   readonly data?: Readonly<Record<string, string>>;
 }
@@ -102,6 +111,9 @@ export const keyIdentitiesIn = (namespace: string): Resource => ({
   ...{ ...keyfence, plural: 'keyidentities', namespace },
 });
 export const secretsIn = (namespace: string): Resource => ({ group: 'api/v1', plural: 'secrets', namespace });
+export const configMapsIn = (namespace: string): Resource => ({
+  ...{ group: 'api/v1', plural: 'configmaps', namespace },
+});
 export const eventsIn = (namespace: string): Resource => ({ group: 'api/v1', plural: 'events', namespace });
 
 /** The kinds of Keyfence, by the names of their resources. */

@@ -3,14 +3,17 @@ import type { Logger } from '#shared/process/log.ts';
 import type { Admin } from '../client/admin.ts';
 import { isHeld, release } from './finalizer.ts';
 import { Informer } from './informer.ts';
-import { KeyInventory, type OwnKey } from './key-inventory.ts';
+import { KeyInventory, newInstallation, type OwnKey } from './key-inventory.ts';
 import { type Kube, KubeError, type KubeObject, type Page } from './kube.ts';
 import {
   type ApiKey,
   apiIdOf,
   apiKeysIn,
+  type ConfigMap,
+  configMapsIn,
   FINALIZER,
   FORGET,
+  INSTALLATION,
   type KeyApi,
   type KeyIdentity,
   type KeyRole,
@@ -25,6 +28,7 @@ import { KeyReconciler, type KeyReconcilerOptions, notAllowed } from './reconcil
 import { RecordReconciler } from './reconcile-record.ts';
 import { type DeclaredRecord, IDENTITIES, type RecordKind, ROLES } from './record-kinds.ts';
 import { Reporter } from './reporter.ts';
+import { TakingBack } from './taking-back.ts';
 import { WorkQueue } from './work-queue.ts';
 
 const AT_ONCE = 8;
@@ -33,8 +37,8 @@ const START_RETRY_MS = 2000;
 const TOLD_MAX = 5;
 /** Time after which it is looked whether everything was listed. */
 const LISTED_AGAIN_MS = 200;
-/** Time after which what no list has is looked for once more, before it counts as missing. */
-const ABSENT_AGAIN_MS = 60_000;
+/** Time after which what no list has is looked for once more, before it is missing, or an object takes back its own. */
+const LOOK_MS = 60_000;
 
 export interface OperatorOptions {
   readonly kube: Kube;
@@ -42,6 +46,8 @@ export interface OperatorOptions {
   /** Namespaces whose objects count. */
   readonly namespaces: readonly string[];
   readonly relistMs: number;
+  /** The operator's own namespace, in which it keeps the name of this installation. */
+  readonly home: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly chance: () => number;
@@ -75,6 +81,8 @@ export class Operator {
   readonly #missingKeys = new Map<string, readonly OwnKey[]>();
   readonly #missingRecords = new Map<string, number>();
   #inventory: KeyInventory | undefined;
+  /** When everything was first listed. */
+  #listedAtMs: number | undefined;
   #reconcilers: Reconcilers | undefined;
 
   constructor(options: OperatorOptions) {
@@ -187,21 +195,26 @@ export class Operator {
 
   async #begin(): Promise<void> {
     const { kube, admin, clock, newSecret } = this.#options;
-    // The one name of a cluster that no other has, and that nobody can give it.
-    const system = await kube.get<KubeObject>(namespaces, 'kube-system');
-    if (!system) throw new KubeError(404, 'there is no namespace kube-system');
-    const inventory = new KeyInventory(admin, system.metadata.uid);
+    const inventory = new KeyInventory(admin, await this.#installation());
     const reporter = this.#reporter;
     this.#inventory = inventory;
+    const takingBack = new TakingBack({
+      inventory,
+      isSettled: () => clock.monotonicMs() - (this.#listedAtMs ?? clock.monotonicMs()) >= LOOK_MS,
+      takeFrom: (apiIds) =>
+        [...this.#apis.objects.values()]
+          .filter((api) => apiIds === undefined || apiIds.includes(apiIdOf(api)))
+          .flatMap(({ spec }) => spec.takeFrom ?? []),
+    });
     const records = <T extends KeyRole | KeyIdentity>(kind: RecordKind<T>) =>
       new RecordReconciler<T>({
-        ...{ kind, kube, admin, inventory, reporter },
+        ...{ kind, kube, admin, inventory, reporter, takingBack },
         refusal: (namespace, apiIds) => this.#refusal(namespace, apiIds),
       });
     this.#reconcilers = {
       ...{ roles: records(ROLES), identities: records(IDENTITIES) },
       apis: new ApiReconciler({
-        ...{ kube, admin, inventory, reporter },
+        ...{ kube, admin, inventory, reporter, takingBack },
         missing: (apiId) => this.#missingKeys.get(apiId),
         isUsed: (apiId) =>
           this.#allKeys().some(
@@ -210,11 +223,33 @@ export class Operator {
         first: (apiId) => this.#declares(apiId),
       }),
       keys: new KeyReconciler({
-        ...{ kube, admin, inventory, reporter, clock, ...(newSecret && { newSecret }) },
+        ...{ kube, admin, inventory, reporter, takingBack, clock, ...(newSecret && { newSecret }) },
         allowed: (namespace, apiId) => this.#allowed(namespace, apiId),
         secret: (namespace, name) => this.#secrets.get(namespace)?.get(namespace, name),
       }),
     };
+  }
+
+  /** The id of this installation, which a ConfigMap has: it is made once. */
+  async #installation(): Promise<string> {
+    const { kube, home } = this.#options;
+    const read = async () =>
+      (await kube.get<ConfigMap>(configMapsIn(home), INSTALLATION))?.data?.['installation'];
+    const present = await read();
+    if (present) return present;
+    const installation = newInstallation();
+    try {
+      await kube.create(configMapsIn(home), {
+        ...{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: INSTALLATION, namespace: home } },
+        data: { installation },
+      });
+      return installation;
+    } catch (error) {
+      // Somebody was faster, perhaps an earlier start whose answer was lost.
+      const other = error instanceof KubeError && error.status === 409 && (await read());
+      if (other) return other;
+      throw error;
+    }
   }
 
   /** Looks at an object, as it is now. */
@@ -350,8 +385,9 @@ export class Operator {
     while (!signal.aborted) {
       const isListed = this.isReady;
       if (isListed) await this.#relist();
-      const isNew = [...this.#absentSince.values()].some((ms) => clock.monotonicMs() - ms < ABSENT_AGAIN_MS);
-      const againMs = isNew ? Math.min(relistMs, ABSENT_AGAIN_MS) : relistMs;
+      const isRecent = (ms: number) => clock.monotonicMs() - ms < LOOK_MS;
+      const isNew = [this.#listedAtMs ?? 0, ...this.#absentSince.values()].some(isRecent);
+      const againMs = isNew ? Math.min(relistMs, LOOK_MS) : relistMs;
       await pause(clock, isListed ? againMs : LISTED_AGAIN_MS, signal);
     }
   }
@@ -363,6 +399,7 @@ export class Operator {
   async #relist(): Promise<void> {
     const inventory = this.#inventory;
     if (!inventory) return;
+    this.#listedAtMs ??= this.#options.clock.monotonicMs();
     const absent = new Map<string, number>();
     for (const api of this.#apis.objects.values())
       await this.#tried({ apiId: apiIdOf(api) }, async () => {
@@ -379,7 +416,7 @@ export class Operator {
       informers: ReadonlyMap<string, Informer<T>>,
     ) => {
       const uids: string[] = [];
-      for (const record of await kind.all(this.#options.admin)) {
+      for (const record of await kind.all(this.#options.admin, inventory.prefix)) {
         const uid = inventory.uidOf(record.managedBy);
         if (uid === undefined) continue;
         uids.push(uid);
@@ -436,7 +473,7 @@ export class Operator {
     const nowMs = clock.monotonicMs();
     const gone = [...new Set(uids)].filter((uid) => !present.has(uid));
     for (const uid of gone) absent.set(uid, this.#absentSince.get(uid) ?? nowMs);
-    const missing = gone.filter((uid) => nowMs - (absent.get(uid) ?? nowMs) >= ABSENT_AGAIN_MS);
+    const missing = gone.filter((uid) => nowMs - (absent.get(uid) ?? nowMs) >= LOOK_MS);
     return { missing, isSure: missing.length === gone.length };
   }
 }

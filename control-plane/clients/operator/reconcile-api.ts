@@ -6,16 +6,19 @@ import type { Kube } from './kube.ts';
 import { API_SPEC, apiIdOf, FORGET, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
 import { orAbsent } from './record-kinds.ts';
 import { propagated, type Report, type Reporter, Unready } from './reporter.ts';
+import type { TakingBack } from './taking-back.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
 const IN_USE_AGAIN_MS = 5000;
+const UNREADY_AGAIN_MS = 20_000;
 
 interface ApiReconcilerOptions {
   readonly kube: Kube;
   readonly admin: Admin;
   readonly inventory: KeyInventory;
   readonly reporter: Reporter;
+  readonly takingBack: TakingBack;
   /** Tells whether objects that Keyfence has keys of declare keys of an API. */
   readonly isUsed: (apiId: string) => boolean;
   /** The keys of an API that objects declared which are not there; undefined = not everything was listed twice yet. */
@@ -45,12 +48,13 @@ export class ApiReconciler {
       await reporter.report(object, keyApis, {
         conditions: [{ type: 'Ready', status: 'False', reason, message }],
       });
+      return UNREADY_AGAIN_MS;
     }
     return undefined;
   }
 
   async #apply(object: KeyApi): Promise<void> {
-    const { kube, admin, reporter, inventory, first, missing } = this.#options;
+    const { kube, admin, reporter, inventory, first, missing, takingBack } = this.#options;
     const { metadata, spec } = object;
     const apiId = apiIdOf(object);
     const { name, uid, generation = 0 } = metadata;
@@ -58,8 +62,12 @@ export class ApiReconciler {
     if (other && other.metadata.uid !== uid)
       throw new Unready('ApiTaken', `the KeyApi ${other.metadata.name} declares the API ${apiId} already`);
     if (!(await hold(kube, keyApis, metadata))) return;
-    const managedBy = inventory.managedBy(uid);
-    const present = await orAbsent(admin.apis.getApi({ apiId }));
+    const managedBy = inventory.managedBy(object.metadata);
+    let present = await orAbsent(admin.apis.getApi({ apiId }));
+    if (present && present.managedBy !== managedBy && takingBack.may(object, present.managedBy, [apiId])) {
+      await admin.apis.updateApi({ apiId, managedBy, ifSequence: present.sequence });
+      present = await admin.apis.getApi({ apiId });
+    }
     const fields = Object.fromEntries(API_SPEC.map((field) => [field, spec[field] ?? null]));
     if (!present) {
       const initial = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
@@ -104,7 +112,7 @@ export class ApiReconciler {
       return void (await release(kube, keyApis, object.metadata));
     }
     const present = await orAbsent(admin.apis.getApi({ apiId }));
-    const isOurs = present?.managedBy === inventory.managedBy(uid);
+    const isOurs = present?.managedBy === inventory.managedBy(object.metadata);
     if (annotations?.[ON_DELETE] === 'orphan') {
       if (isOurs) await admin.apis.updateApi({ apiId, managedBy: null });
     } else if (isOurs || !present) {

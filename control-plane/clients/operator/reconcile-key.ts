@@ -29,6 +29,7 @@ import {
   Unready,
   unreadyOf,
 } from './reporter.ts';
+import type { TakingBack } from './taking-back.ts';
 
 /** Shortest secret that is imported: a shorter one could be guessed. */
 const SECRET_MIN = 24;
@@ -46,6 +47,7 @@ export interface KeyReconcilerOptions {
   readonly inventory: KeyInventory;
   readonly clock: Clock;
   readonly reporter: Reporter;
+  readonly takingBack: TakingBack;
   /** Tells whether objects of a namespace may declare keys of an API, by the KeyApi that declares it. */
   readonly allowed: (namespace: string, apiId: string) => 'allowed' | 'not allowed' | 'no such API';
   /** The Secret as the watch last told of it; undefined = it knows none. */
@@ -53,6 +55,8 @@ export interface KeyReconcilerOptions {
   /** Returns a new secret. Random, so an argument. */
   readonly newSecret?: (byteLength: number, prefix?: string) => string;
 }
+
+const CREATED: Propagation = { state: 'complete', sequence: 0, durable: true, verifiers: 0, waitedMs: 0 };
 
 /** Answers about a key that need not be asked for again. */
 interface Memory {
@@ -111,7 +115,11 @@ export class KeyReconciler {
     for (const secret of secrets) {
       const { key, isCreated } = await this.#import(object, secret);
       const isLate = !isCreated && (isNew || wasRetired.includes(key.keyId));
-      current.push(isLate ? await this.#update(object, key) : key);
+      // What somebody changed by hand, such as a stop, gives way to a change of spec alone: to no restore, and no Secret.
+      const isKept = key.driftedAt !== undefined && !(isNew && object.status?.observedGeneration);
+      const isBack = isKept && wasRetired.includes(key.keyId);
+      if (isLate && !isKept) current.push(await this.#update(object, key));
+      else current.push(isBack ? await this.#unend(object, key) : key);
     }
     const retired = await this.#retire(object, current);
     const propagation = await this.#propagationOf(object, current);
@@ -156,6 +164,8 @@ export class KeyReconciler {
 
   async #ask(keyId: string, sequence: number): Promise<Propagation> {
     const { admin } = this.#options;
+    // No verifier can have anything else of a key that was never changed.
+    if (sequence === 0) return CREATED;
     try {
       return (await admin.keys.getPropagation({ keyId, sequence })).propagation;
     } catch (error) {
@@ -172,7 +182,7 @@ export class KeyReconciler {
     if (!secretRefs) {
       const secret = (await this.#read(namespace, secretName)) ?? (await this.#make(object, secretName));
       const isOwn = secret.metadata.ownerReferences?.some(({ uid }) => uid === object.metadata.uid);
-      if (!isOwn)
+      if (!isOwn && !(await this.#adopt(object, secret)))
         throw new Unready(
           'SecretTaken',
           `the Secret ${secretName} exists already and is not of this ApiKey; name another in secretName, or this one in secretRefs`,
@@ -192,6 +202,19 @@ export class KeyReconciler {
     return [...new Set(secrets)];
   }
 
+  /** Makes a Secret this object's that an operator made for one of its name: Kubernetes would delete it after that one. */
+  async #adopt({ metadata: { uid, name } }: ApiKey, { metadata }: Secret): Promise<boolean> {
+    const { resourceVersion, annotations = {}, ownerReferences = [], namespace = '' } = metadata;
+    const isMade = annotations[DIGEST] !== undefined;
+    const isOfName = ownerReferences.every((each) => each.kind === 'ApiKey' && each.name === name);
+    if (!isMade || !isOfName) return false;
+    const owners = [ownerOf(name, uid)];
+    await this.#options.kube.patch(secretsIn(namespace), metadata.name, {
+      metadata: { resourceVersion, ownerReferences: owners },
+    });
+    return true;
+  }
+
   async #read(namespace: string, name: string): Promise<Secret | undefined> {
     const { kube, secret } = this.#options;
     return secret(namespace, name) ?? kube.get<Secret>(secretsIn(namespace), name);
@@ -208,9 +231,7 @@ export class KeyReconciler {
       metadata: {
         ...{ name, namespace, labels: { [SECRET_LABEL]: 'true' } },
         annotations: { [DIGEST]: hash('sha256', secret) },
-        ownerReferences: [
-          { apiVersion: `${GROUP}/${VERSION}`, kind: 'ApiKey', name: objectName, uid, controller: true },
-        ],
+        ownerReferences: [ownerOf(objectName, uid)],
       },
       data: { [SECRET_FIELD]: Buffer.from(secret).toString('base64') },
     };
@@ -234,7 +255,9 @@ export class KeyReconciler {
     const { api: apiId } = object.spec;
     const digest = digestOf(secret);
     const { sha256 } = digest;
-    const keys = [withoutNulls({ ...fieldsOf(object), ...digest, managedBy: inventory.managedBy(uid) })];
+    const keys = [
+      withoutNulls({ ...fieldsOf(object), ...digest, managedBy: inventory.managedBy(object.metadata) }),
+    ];
     const own = await inventory.of(apiId, uid);
     const memory = this.#memoryOf(object);
     const imported = own.find((key) => memory.get(key.keyId)?.digest === sha256);
@@ -251,18 +274,48 @@ export class KeyReconciler {
     if (same) memory.set(keyId, { ...memory.get(keyId), digest: sha256 });
     if (same) return { key: same, isCreated: false };
     const record = await admin.keys.getKey({ keyId });
-    if (record.managedBy !== inventory.managedBy(uid))
+    const isOwn = record.managedBy === inventory.managedBy(object.metadata);
+    if (!isOwn && !this.#options.takingBack.may(object, record.managedBy, [apiId]))
       throw new Unready('SecretInUse', 'another key has this secret; replace it in the Secret');
-    const key = ownKey(record);
+    const key = isOwn ? ownKey(record) : await this.#takeBack(object, record);
     await inventory.put(uid, key);
     memory.set(keyId, { digest: sha256 });
     return { key, isCreated: result.result === 'created' };
   }
 
+  /** Makes a key this object's that was one's of its name. Its fields stay, also what was changed by hand. */
+  async #takeBack(object: ApiKey, record: OwnKey & { readonly managedBy?: string }): Promise<OwnKey> {
+    const { admin, inventory, reporter } = this.#options;
+    const { keyId, sequence, driftedAt } = record;
+    const managedBy = inventory.managedBy(object.metadata);
+    const resource = apiKeysIn(namespaceOf(object));
+    if (driftedAt !== undefined) {
+      // Before the change, which hides that somebody else changed the key: so no later look puts its spec in place of that.
+      const { generation } = object.metadata;
+      await reporter.report(object, resource, {
+        observedGeneration: generation,
+        conditions: [driftOf([{ id: keyId, driftedAt }])],
+      });
+    }
+    await admin.keys.updateKey({ keyId, managedBy, ifSequence: sequence, waitMs: 0 });
+    let after = await admin.keys.getKey({ keyId });
+    if (driftedAt !== undefined) {
+      await admin.keys.updateKey({ keyId, enabled: after.enabled, ifSequence: after.sequence, waitMs: 0 });
+      after = await admin.keys.getKey({ keyId });
+    }
+    const uid = inventory.uidOf(record.managedBy);
+    if (uid !== undefined) await inventory.delete(uid, record);
+    await reporter.tell(object, resource, {
+      ...{ type: 'Ready', status: 'True', reason: 'TakenBack' },
+      message: `the key ${keyId} was of an earlier object of this name, and is this one's now`,
+    });
+    return ownKey(after);
+  }
+
   async #update(object: ApiKey, { keyId, apiId, sequence }: OwnKey): Promise<OwnKey> {
     const { admin, inventory } = this.#options;
     const { uid } = object.metadata;
-    const fields = { ...fieldsOf(object), managedBy: inventory.managedBy(uid) };
+    const fields = { ...fieldsOf(object), managedBy: inventory.managedBy(object.metadata) };
     const change = { ...fields, keyId, ifSequence: sequence, waitMs: WAIT_MS };
     try {
       const { propagation } = await admin.keys.updateKey(change as Operations['keys.updateKey']['input']);
@@ -278,6 +331,18 @@ export class KeyReconciler {
     }
   }
 
+  /** Gives a key whose secret came back the end of its object, and leaves all else as somebody changed it. */
+  async #unend(object: ApiKey, key: OwnKey): Promise<OwnKey> {
+    const { admin, inventory } = this.#options;
+    const expires = expiresOf(object);
+    if (key.expires === expires) return key;
+    const { keyId } = key;
+    await admin.keys.updateKey({ keyId, expires: expires ?? null, ifSequence: key.sequence, waitMs: 0 });
+    const after = ownKey(await admin.keys.getKey({ keyId }));
+    await inventory.put(object.metadata.uid, after);
+    return after;
+  }
+
   /**
    * Gives keys whose secrets the object has no more an end, and deletes them then. Resolves with those that are left, and the
    * Unix milliseconds of the next end.
@@ -289,7 +354,7 @@ export class KeyReconciler {
     const { admin, inventory, clock } = this.#options;
     const { uid } = object.metadata;
     const { api: apiId, graceSeconds = GRACE_S } = object.spec;
-    const managedBy = inventory.managedBy(uid);
+    const managedBy = inventory.managedBy(object.metadata);
     const ids = new Set(current.map(({ keyId }) => keyId));
     const endMs = clock.wallMs() + graceSeconds * 1000;
     const ends = new Map<string, number>();
@@ -383,7 +448,7 @@ export class KeyReconciler {
    */
   async #keysOfSecrets(object: ApiKey): Promise<OwnKey[]> {
     const { admin, inventory, kube, reporter } = this.#options;
-    const { uid, name } = object.metadata;
+    const { name } = object.metadata;
     const { api: apiId, secretRefs, secretName = name } = object.spec;
     const namespace = namespaceOf(object);
     const own: OwnKey[] = [];
@@ -395,11 +460,13 @@ export class KeyReconciler {
       });
       const text = Buffer.from(secret?.data?.[ref.key ?? SECRET_FIELD] ?? '', 'base64').toString();
       if (!isUsable(text)) continue;
-      const keys = [{ ...digestOf(text), enabled: false, managedBy: inventory.managedBy(uid) }];
+      const keys = [{ ...digestOf(text), enabled: false, managedBy: inventory.managedBy(object.metadata) }];
       const [result] = (await admin.keys.importKeys({ apiId, keys })).results;
       const record =
         result && 'keyId' in result ? await admin.keys.getKey({ keyId: result.keyId }) : undefined;
-      if (record?.managedBy === inventory.managedBy(uid)) own.push(ownKey(record));
+      if (record?.managedBy === inventory.managedBy(object.metadata)) own.push(ownKey(record));
+      else if (record && this.#isEarlier(object, record.managedBy))
+        own.push(await this.#takeBack(object, record));
       else
         await reporter.tell(object, apiKeysIn(namespace), {
           ...{ type: 'Ready', status: 'False', reason: 'KeyStays' },
@@ -407,6 +474,16 @@ export class KeyReconciler {
         });
     }
     return own;
+  }
+
+  /** Tells whether what `managedBy` declares is this object's of before. Another installation's is not, without a word. */
+  #isEarlier(object: ApiKey, managedBy: string | undefined): boolean {
+    try {
+      return this.#options.takingBack.may(object, managedBy, [object.spec.api]);
+    } catch (error) {
+      if (error instanceof Unready && error.reason === 'OtherInstallation') return false;
+      throw error;
+    }
   }
 
   /** Leaves the keys as nobody's, and their Secret too. */
@@ -472,6 +549,10 @@ function fieldsOf(object: ApiKey): Readonly<Record<string, unknown>> {
     ...{ expires: expiresOf(object) ?? null, enabled: spec.enabled ?? true },
   };
 }
+
+const ownerOf = (name: string, uid: string) => ({
+  ...{ apiVersion: `${GROUP}/${VERSION}`, kind: 'ApiKey', name, uid, controller: true },
+});
 
 const withoutNulls = (fields: object) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));

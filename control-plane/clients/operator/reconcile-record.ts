@@ -13,6 +13,7 @@ import {
   Unready,
   unreadyOf,
 } from './reporter.ts';
+import type { TakingBack } from './taking-back.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
@@ -27,6 +28,7 @@ interface RecordReconcilerOptions<T extends Declaring> {
   readonly admin: Admin;
   readonly inventory: KeyInventory;
   readonly reporter: Reporter;
+  readonly takingBack: TakingBack;
   /** Tells why a namespace may not declare for these APIs; undefined = it may. */
   readonly refusal: (namespace: string, apiIds: readonly string[] | undefined) => string | undefined;
 }
@@ -61,12 +63,12 @@ export class RecordReconciler<T extends Declaring> {
 
   async #apply(object: T): Promise<number | undefined> {
     const { kind, kube, admin, inventory, reporter, refusal } = this.#options;
-    const { uid, namespace = '', generation = 0 } = object.metadata;
+    const { namespace = '', generation = 0 } = object.metadata;
     const refused = refusal(namespace, kind.apisOf(object));
     if (refused !== undefined) throw new Unready('ApiNotAllowed', refused);
     const resource = this.#resourceOf(object);
     if (!(await hold(kube, resource, object.metadata))) return undefined;
-    const managedBy = inventory.managedBy(uid);
+    const managedBy = inventory.managedBy(object.metadata);
     let record = await this.#find(object);
     if (!record) record = await this.#create(object);
     else if (object.status?.observedGeneration !== generation) {
@@ -90,22 +92,40 @@ export class RecordReconciler<T extends Declaring> {
 
   #find(object: T): Promise<DeclaredRecord | undefined> {
     const { kind, admin, inventory } = this.#options;
-    return kind.find(admin, kind.nameOf(object), inventory.managedBy(object.metadata.uid));
+    return kind.find(admin, kind.nameOf(object), inventory.managedBy(object.metadata));
   }
 
   async #create(object: T): Promise<DeclaredRecord> {
     const { kind, admin, inventory } = this.#options;
     const name = kind.nameOf(object);
-    const managedBy = inventory.managedBy(object.metadata.uid);
+    const managedBy = inventory.managedBy(object.metadata);
     let conflict = '';
     await kind.create(admin, name, { ...kind.fieldsOf(object), managedBy }).catch((error: unknown) => {
       if (!(error instanceof AdminError && error.code === 'CONFLICT')) throw error;
       conflict = error.message;
     });
     // In a conflict, an earlier look may have made it whose answer was lost.
-    const record = await this.#find(object);
+    const record = (await this.#find(object)) ?? (await this.#takeBack(object));
     if (record) return record;
     throw new Unready('NameTaken', `${conflict}; this object did not make it, so give another name`);
+  }
+
+  /** Makes what an earlier object of this name declared this one's. */
+  async #takeBack(object: T): Promise<DeclaredRecord | undefined> {
+    const { kind, admin, inventory, reporter, takingBack } = this.#options;
+    const record = await kind.named(admin, kind.nameOf(object));
+    if (!record || !takingBack.may(object, record.managedBy, kind.apisOf(object))) return undefined;
+    const managedBy = inventory.managedBy(object.metadata);
+    const drifted = record.driftedAt === undefined ? {} : { driftedAt: record.driftedAt };
+    const { propagation } = await kind.update(admin, record.id, {
+      ...{ managedBy, ifSequence: record.sequence, waitMs: WAIT_MS },
+      ...(record.driftedAt === undefined ? kind.fieldsOf(object) : {}),
+    });
+    await reporter.tell(object, this.#resourceOf(object), {
+      ...{ type: 'Ready', status: 'True', reason: 'TakenBack' },
+      message: `the ${kind.noun} was of an earlier object of this name, and is this one's now`,
+    });
+    return { id: record.id, sequence: propagation.sequence, ...drifted };
   }
 
   /** Lets an object go once no verifier answers by what it declared. */
@@ -136,7 +156,7 @@ export class RecordReconciler<T extends Declaring> {
           `the ${kind.noun} is disabled, and its keys would be accepted again: enable it by a call, or leave it with ${ON_DELETE}: orphan`,
         );
       // First it is emptied, everywhere: a deletion that an earlier look began could not be waited for.
-      const managedBy = inventory.managedBy(object.metadata.uid);
+      const managedBy = inventory.managedBy(object.metadata);
       const change = { ...kind.emptyFields, managedBy, waitMs: WAIT_MS };
       const { propagation } = await kind.update(admin, record.id, change);
       if (propagation.state === 'pending') return propagation;

@@ -37,6 +37,8 @@ export interface RecordKind<T extends KubeObject> {
   readonly emptyFields: Readonly<Record<string, unknown>>;
   /** Finds the thing of a name that `managedBy` declares. */
   readonly find: (admin: Admin, name: string, managedBy: string) => Promise<DeclaredRecord | undefined>;
+  /** Finds the thing of a name, whoever declares it. */
+  readonly named: (admin: Admin, name: string) => Promise<DeclaredRecord | undefined>;
   readonly create: (
     admin: Admin,
     name: string,
@@ -45,7 +47,7 @@ export interface RecordKind<T extends KubeObject> {
   readonly update: (admin: Admin, id: string, change: Change) => Answer;
   readonly delete: (admin: Admin, id: string) => Answer;
   readonly propagation: (admin: Admin, id: string, sequence: number) => Answer;
-  readonly all: (admin: Admin) => Promise<readonly DeclaredRecord[]>;
+  readonly all: (admin: Admin, managedByPrefix: string) => Promise<readonly DeclaredRecord[]>;
 }
 
 const PAGE_SIZE = 100;
@@ -61,6 +63,7 @@ export const ROLES: RecordKind<KeyRole> = {
   }),
   emptyFields: { permissions: [], ratelimits: [], concurrency: [] },
   find: async (admin, _, managedBy) => (await admin.permissions.listRoles({ managedBy }))[0],
+  named: async (admin, name) => (await admin.permissions.listRoles()).find((role) => role.name === name),
   create: (admin, name, { description, ...fields }) =>
     admin.permissions.createRole({
       ...{ name, ...fields },
@@ -86,6 +89,7 @@ export const IDENTITIES: RecordKind<KeyIdentity> = {
     const record = await orAbsent(admin.identities.getIdentity({ externalId }));
     return record?.managedBy === managedBy ? record : undefined;
   },
+  named: (admin, externalId) => orAbsent(admin.identities.getIdentity({ externalId })),
   create: (admin, externalId, fields) =>
     admin.identities.createIdentity({
       ...({ externalId, ...fields } as Operations['identities.createIdentity']['input']),
@@ -98,11 +102,11 @@ export const IDENTITIES: RecordKind<KeyIdentity> = {
   delete: (admin, identityId) => admin.identities.deleteIdentity({ identityId, waitMs: 0 }),
   propagation: (admin, identityId, sequence) =>
     admin.identities.getIdentityPropagation({ identityId, sequence }),
-  async all(admin) {
+  async all(admin, managedByPrefix) {
     const records: DeclaredRecord[] = [];
     for (let cursor: string | undefined = ''; cursor !== undefined; ) {
       const page: Operations['identities.listIdentities']['output'] = await admin.identities.listIdentities({
-        ...{ limit: PAGE_SIZE },
+        ...{ limit: PAGE_SIZE, managedByPrefix },
         ...(cursor ? { cursor } : {}),
       });
       records.push(...page.identities);

@@ -78,6 +78,7 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     copyFileSync(join(cluster.directory, 'certificates/apiserver.crt'), join(account, 'ca.crt'));
     const token = cluster.kubectl('create', 'token', 'keyfence-operator', '-n', 'keyfence', '--duration=2h');
     writeFileSync(join(account, 'token'), token);
+    writeFileSync(join(account, 'namespace'), 'keyfence');
     start();
   });
   afterAll(async () => {
@@ -299,7 +300,7 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     const objects = get('apikey').items.filter(({ metadata }: { metadata: { name: string } }) =>
       names.includes(metadata.name),
     );
-    const uids = (await managed()).map(({ managedBy }) => managedBy?.split('/')[1]);
+    const uids = (await managed()).map(({ managedBy }) => managedBy?.split('/')[2]);
     for (const { metadata } of objects) expect(uids.filter((uid) => uid === metadata.uid)).toHaveLength(1);
     for (const name of names.slice(0, 20)) expect(await code(secretOf(name))).toBe('VALID');
     // With the namespace its roles go first, and then the objects.

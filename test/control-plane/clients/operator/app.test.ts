@@ -12,6 +12,7 @@ import { scratch } from '../../../harness/scratch.ts';
 test('the operator has its metrics from the beginning', async () => {
   const folder = scratch('operator');
   writeFileSync(join(folder, 'token'), 'token');
+  writeFileSync(join(folder, 'namespace'), 'keyfence');
   copyFileSync(makeCertificate(folder, 'kubernetes').certFile, join(folder, 'ca.crt'));
   const loaded = loadConfig(settings, {
     ...{

@@ -56,6 +56,7 @@ class World {
     const operator: Operator = new Operator({
       ...{ kube: mortal<Kube>(this.kube), admin: mortal<Admin>(this.keyfence.admin), clock: this.clock },
       ...{
+        home: 'keyfence',
         namespaces: ['shop', 'other'],
         relistMs: RELIST_MS,
         log: createLogger('control-plane', (process.env['OPLOG'] ?? 'silent') as 'silent'),
@@ -107,8 +108,8 @@ class World {
 
   /** The keys of an object in Keyfence. */
   keysOf(name: string) {
-    const cluster = this.kube.read('namespaces', '', 'kube-system').metadata.uid;
-    return this.keyfence.of(`${cluster}/${this.read(name)?.metadata.uid}`);
+    const { uid } = this.read(name)?.metadata ?? {};
+    return [...this.keyfence.keys.values()].filter(({ managedBy }) => uid && managedBy?.endsWith(`/${uid}`));
   }
 }
 

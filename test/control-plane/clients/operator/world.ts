@@ -67,7 +67,13 @@ export class World {
     const operator: Operator = new Operator({
       kube: mortal<Kube>(kube, 'kube.'),
       admin: mortal<Admin>(createAdmin({ url, rootKey: () => this.rootKey }), ''),
-      ...{ clock: this.clock, namespaces: ['shop', 'other'], relistMs: RELIST_MS, chance: () => 0.5 },
+      ...{
+        clock: this.clock,
+        home: 'keyfence',
+        namespaces: ['shop', 'other'],
+        relistMs: RELIST_MS,
+        chance: () => 0.5,
+      },
       log: createLogger('control-plane', (process.env['OPLOG'] ?? 'silent') as 'silent'),
     });
     this.operators.push(operator);
