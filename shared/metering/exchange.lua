@@ -261,7 +261,8 @@ local function exchangePlaces(name, turn, taken, kept, needs, wanted, limit)
   local status, b, h, all, spoken, total, _, lacking =
     grant(scan, name, limit - held - granted, free + kept, granted, kept, needs, wanted)
   redis.call('HSET', name, '@' .. member, field(all, taken, turn, spoken))
-  redis.call('EXPIRE', name, DAY)
+  -- EXPIRE is no right of a verifier there.
+  redis.call('PEXPIRE', name, text(DAY * 1000))
   return {status, turn, all, taken, spoken, math.max(0, total or b + h), -1, lacking or 0, -1, -1, 0, limit - b}
 end
 

@@ -395,6 +395,14 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     const owned = await fleet.ok('keys.createKey', { apiId: 'a', externalId: 'owner', roles: ['editor'] });
     for (const ratelimits of [[{ name: 'shared' }], [{ ...limit, name: 'brought' }]])
       expect(await fleet.verdict(owned.key, { ratelimits })).toBe('VALID');
+    // Places of a key, and those that an owner's keys share: a question looks, and a hold takes.
+    const concurrency = [{ name: 'running', limit: 2 }];
+    await fleet.ok('identities.createIdentity', { externalId: 'busy', concurrency });
+    for (const fields of [{ concurrency }, { externalId: 'busy' }]) {
+      const { key: placed } = await fleet.ok('keys.createKey', { apiId: 'a', ...fields });
+      expect(await fleet.verdict(placed)).toBe('VALID');
+      expect(await fleet.verdict(placed, { hold: {} })).toBe('VALID');
+    }
     const call = { keyId: paid.keyId, expiration: 0, operationId: 'operation-of-this-test' };
     await fleet.ok('keys.rerollKey', call);
     await fleet.ok('keys.rerollKey', call);
@@ -425,6 +433,10 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await fleet.ok('webhooks.deleteEndpoint', { endpointId });
     for (const query of [{}, { sort: '-createdAt' }, { externalId: 'owner' }, { enabled: 'true' }])
       await fleet.ok('apis.listKeys', { apiId: 'a', ...query });
+    await fleet.ok('keys.createKey', { apiId: 'a', managedBy: 'of a set' });
+    for (const page of [{}, { limit: '1' }])
+      await fleet.ok('apis.listKeys', { apiId: 'a', managedByPrefix: 'of', ...page });
+    await fleet.ok('identities.listIdentities', { managedByPrefix: 'of' });
     await fleet.ok('apis.getApi', { apiId: 'a' });
     await fleet.ok('apis.getVerifications', { apiId: 'a', groupBy: 'tag' });
     await fleet.ok('apis.listApis');
@@ -462,6 +474,8 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
 
     await fleet.addVerifier({ ...as('verifier-billing'), API_IDS: 'billing' }, false);
     const billing = await fleet.ok('keys.createKey', { apiId: 'billing', externalId: 'owner' });
+    const placed = await fleet.ok('keys.createKey', { apiId: 'billing', externalId: 'busy', concurrency });
+    expect(await fleet.verdict(placed.key, { at: 1 })).toBe('VALID');
     expect(await fleet.verdict(billing.key, { at: 1 })).toBe('VALID');
     for (const ratelimits of [[{ name: 'shared' }], [{ ...limit, name: 'brought' }]])
       expect(await fleet.verdict(billing.key, { at: 1, ratelimits })).toBe('VALID');
