@@ -434,6 +434,8 @@ export interface Operations {
       readonly keyId: string;
       /** The API that the key is or was in, so that the call also answers for a key that is gone. */
       readonly apiId?: string | undefined;
+      /** Delete it only if this set of files declares it. Otherwise the answer is 409. */
+      readonly ifManagedBy?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -971,6 +973,8 @@ export interface Operations {
     input: {
       /** The API that keys belong to. */
       readonly apiId: string;
+      /** Delete it only if this set of files declares it. Otherwise the answer is 409. */
+      readonly ifManagedBy?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -1022,13 +1026,13 @@ export interface Operations {
       })[];
     };
   };
-  /** See how far a change of the tokens of an API has come. */
+  /** See how far a change of the tokens of an API has come, or its deletion. */
   'apis.getApiPropagation': {
     input: {
       /** The API that keys belong to. */
       readonly apiId: string;
       /** The `sequence` in the response to the change. */
-      readonly sequence: number;
+      readonly sequence?: number | undefined;
     };
     output: DeleteKeyOutput;
   };
@@ -1457,6 +1461,8 @@ export interface Operations {
     input: {
       /** A role's id, as createRole returned it. */
       readonly roleId: string;
+      /** Delete it only if this set of files declares it. Otherwise the answer is 409. */
+      readonly ifManagedBy?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -1526,6 +1532,8 @@ export interface Operations {
     input: {
       /** The permission: its slug. */
       readonly permissionId: string;
+      /** Delete it only if this set of files declares it. Otherwise the answer is 409. */
+      readonly ifManagedBy?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -1843,6 +1851,8 @@ export interface Operations {
     input: {
       /** An identity's id, as createIdentity returned it. */
       readonly identityId: string;
+      /** Delete it only if this set of files declares it. Otherwise the answer is 409. */
+      readonly ifManagedBy?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -2183,6 +2193,8 @@ export interface Operations {
     input: {
       /** An endpoint's id, as createEndpoint returned it. */
       readonly endpointId: string;
+      /** Delete it only if this set of files declares it. Otherwise the answer is 409. */
+      readonly ifManagedBy?: string | undefined;
     };
     output: Readonly<Record<string, unknown>>;
   };

@@ -14,6 +14,7 @@ import { Name } from '../schema/key-fields.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import {
   CHANGED_MANAGED,
+  IF_MANAGED,
   isManagedBy,
   MANAGED_FILTER,
   MANAGED_VIEW,
@@ -250,22 +251,35 @@ const updateApi = operation({
   },
 });
 
+/** The logs of APIs, as far as this subject asks about them. */
+interface LogHeads {
+  headOfApi(apiId: string): Promise<{ readonly sequence: number; readonly hash: string }>;
+}
+
 const getApiPropagation = operation({
   name: 'apis.getApiPropagation',
   kind: 'query',
-  summary: 'See how far a change of the tokens of an API has come',
-  description: 'For changes that returned `pending`.',
+  summary: 'See how far a change of the tokens of an API has come, or its deletion',
+  description:
+    'For changes that returned `pending`. Without `sequence`, waits until whatever was changed in the API before the call is complete, like updateKey.',
   permissions: ['api.<apiId>.read_api'],
-  request: Fields({ apiId: ApiId, sequence: SequenceText }),
+  request: Fields({ apiId: ApiId, sequence: Type.Optional(SequenceText) }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop', sequence: '1' },
   async handle(
-    { request: { apiId, sequence } },
-    { apis, changeWriter }: { apis: Apis; changeWriter: ChangeWriter },
+    call,
+    { apis, keys, changeWriter }: { apis: Apis; keys: LogHeads; changeWriter: ChangeWriter },
   ) {
+    const { apiId, sequence } = call.request;
     if (!(await apis.isKnown(apiId))) throw apiNotFound(apiId);
-    const propagation = await changeWriter.status(apiId, '', Number(sequence));
+    const ofHead = async () => {
+      const head = await keys.headOfApi(apiId);
+      call.giveTurnBack();
+      return changeWriter.settled(apiId, '', head.sequence, true, head.hash);
+    };
+    const propagation =
+      sequence === undefined ? await ofHead() : await changeWriter.status(apiId, '', Number(sequence));
     if (!propagation) throw apiNotFound(apiId);
     return { propagation };
   },
@@ -279,15 +293,15 @@ export const deleteApi = operation({
   description:
     'Returns when the deletion is complete, like updateKey. The id can be used again once the keys are removed.',
   permissions: ['api.<apiId>.delete_api'],
-  request: Fields({ apiId: ApiId, waitMs: WaitMs }),
+  request: Fields({ apiId: ApiId, ...IF_MANAGED, waitMs: WaitMs }),
   response: PropagationResponse,
   event: 'api.deleted',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,
   async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
-    const { apiId, waitMs } = call.request;
-    const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
+    const { apiId, waitMs, ifManagedBy } = call.request;
+    const write = { apiId, operation: 'api-deleted', keyId: '', fields: {}, ifManagedBy } as const;
     const propagation = await changeWriter.apply(write, waitMs, ({ sequence }) => {
       call.giveTurnBack();
       call.note({}, { sequence });

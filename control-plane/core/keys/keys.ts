@@ -199,6 +199,13 @@ export class Keys {
     return undefined;
   }
 
+  /** The last change in an API's log, whatever it was of. */
+  async headOfApi(apiId: string): Promise<{ readonly sequence: number; readonly hash: string }> {
+    const { head } = apiKeys(apiId);
+    const [sequence, hash] = await this.#options.nodes.run(head, (redis) => redis.hmget(head, 's', 'h'));
+    return { sequence: Number(sequence ?? 0), hash: hash ?? '' };
+  }
+
   /** The sequence of an API's deletion; 0 = the API is gone, or never was. Call it once a write to the API found none. */
   async deletionOfApi(apiId: string): Promise<number> {
     const { head } = apiKeys(apiId);

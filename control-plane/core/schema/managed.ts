@@ -14,6 +14,16 @@ const ManagedBy = Type.String({
 export const NEW_MANAGED = { managedBy: Type.Optional(ManagedBy) };
 export const CHANGED_MANAGED = { managedBy: Type.Optional(Type.Union([ManagedBy, Type.Null()])) };
 
+/** The same in a deletion. */
+export const IF_MANAGED = {
+  ifManagedBy: Type.Optional(
+    Type.String({
+      ...{ minLength: 1, maxLength: LENGTH_MAX },
+      description: 'Delete it only if this set of files declares it. Otherwise the answer is 409.',
+    }),
+  ),
+};
+
 /** The same in a listing. */
 export const MANAGED_FILTER = {
   managedBy: Type.Optional(

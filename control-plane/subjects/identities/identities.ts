@@ -1,6 +1,7 @@
 import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import { inSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
+import { managedByOthers } from '#shared/protocol/log/write-error.ts';
 import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/records/key-record.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
@@ -84,12 +85,13 @@ export class Identities implements IdentitiesOfKeys {
    * The version that an identity's record must have to be deleted; undefined if there is no such identity.
    * Rejects with CONFLICT if the identity is disabled, because its keys would be accepted again.
    */
-  async toDelete(identityId: string): Promise<string | undefined> {
+  async toDelete(identityId: string, ifManagedBy?: string): Promise<string | undefined> {
     const record = recordKey(SHARED_LOG, identityId);
-    const [version, isEnabled] = await this.#options.nodes.run(record, (redis) =>
-      redis.hmget(record, 'v', KEY_FIELDS.enabled.letter),
+    const [version, isEnabled, managedBy] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'v', KEY_FIELDS.enabled.letter, 'B'),
     );
     if (!version) return undefined;
+    if (ifManagedBy !== undefined && managedBy !== ifManagedBy) throw managedByOthers(ifManagedBy);
     if (isEnabled !== '1')
       throw new ApiError(
         'CONFLICT',

@@ -34,6 +34,7 @@ import { Concurrency, checkLimits, Ratelimits, RatelimitsView } from '../../core
 import { Cursor, Limit, makeCursor, openCursor, PageCursor, Search } from '../../core/schema/lists.ts';
 import {
   CHANGED_MANAGED,
+  IF_MANAGED,
   MANAGED_FILTER,
   MANAGED_PREFIX,
   MANAGED_VIEW,
@@ -457,15 +458,15 @@ export const deleteIdentity = operation({
   description:
     'The keys stay, with their own `enabled`. A disabled identity cannot be deleted, because its keys would be accepted again.',
   permissions: ['root.*.delete_identity'],
-  request: Fields({ identityId: IdentityId, waitMs: WaitMs }),
+  request: Fields({ identityId: IdentityId, ...IF_MANAGED, waitMs: WaitMs }),
   response: PropagationResponse,
   event: 'identity.deleted',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample },
   neverShed: true,
   async handle(call, { identities, changeWriter }: { identities: Identities; changeWriter: ChangeWriter }) {
-    const { identityId: keyId, waitMs } = call.request;
-    const condition = await identities.toDelete(keyId);
+    const { identityId: keyId, waitMs, ifManagedBy } = call.request;
+    const condition = await identities.toDelete(keyId, ifManagedBy);
     if (condition === undefined) throw identityNotFound();
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {}, condition } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange());

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { managedByOthers } from '#shared/protocol/log/write-error.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
 import { type ChangeWriter, isAtVerifiers } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
@@ -19,7 +20,13 @@ import {
   RoleRatelimits,
   RoleRatelimitsView,
 } from '../../core/schema/limits.ts';
-import { CHANGED_MANAGED, MANAGED_FILTER, MANAGED_VIEW, NEW_MANAGED } from '../../core/schema/managed.ts';
+import {
+  CHANGED_MANAGED,
+  IF_MANAGED,
+  MANAGED_FILTER,
+  MANAGED_VIEW,
+  NEW_MANAGED,
+} from '../../core/schema/managed.ts';
 import { Fields, Id, List } from '../../core/schema/primitives.ts';
 import { GivenSlugs, Permissions, RoleId, RoleName, slugsIn } from '../../core/schema/slugs.ts';
 import { operation } from '../../core/serve/operation.ts';
@@ -229,15 +236,15 @@ export const deleteRole = operation({
   description:
     'Returns when the deletion is complete, like updateKey. Keys with the role keep its id, which grants nothing and is never used again.',
   permissions: ['root.*.delete_role'],
-  request: Fields({ roleId: RoleId, waitMs: WaitMs }),
+  request: Fields({ roleId: RoleId, ...IF_MANAGED, waitMs: WaitMs }),
   response: PropagationResponse,
   event: 'role.deleted',
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'CONFLICT'],
   example: { roleId: roleIdExample },
   neverShed: true,
   async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
-    const { roleId, waitMs } = call.request;
-    const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;
+    const { roleId, waitMs, ifManagedBy } = call.request;
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {}, ifManagedBy } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
@@ -398,21 +405,23 @@ export const deletePermission = operation({
   description:
     'Returns when the change is complete, like updateKey: no verifier anywhere lets a key use the permission because of a role. Keys that have the permission themselves keep it; keys.removePermissions removes it from them.',
   permissions: ['root.*.delete_permission'],
-  request: Fields({ permissionId: PermissionId, waitMs: WaitMs }),
+  request: Fields({ permissionId: PermissionId, ...IF_MANAGED, waitMs: WaitMs }),
   response: PropagationResponse,
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'CONFLICT'],
   example: { permissionId: 'files.write' },
   neverShed: true,
   async handle(call, needs: { catalogue: Catalogue; roles: Roles; changeWriter: ChangeWriter }) {
     const { catalogue, changeWriter } = needs;
-    const { permissionId: slug, waitMs } = call.request;
+    const { permissionId: slug, waitMs, ifManagedBy } = call.request;
     const keyId = await catalogue.idOf(slug);
     if (!keyId) throw permissionNotFound(slug);
+    if (ifManagedBy !== undefined && (await catalogue.get(slug))?.managedBy !== ifManagedBy)
+      throw managedByOthers(ifManagedBy);
     call.note({ permissionId: slug });
     const leftMs = changeWriter.remainingTime(waitMs);
     const roleIds = await takeFromRoles(slug, leftMs, needs);
     call.note({}, { after: { roles: roleIds } });
-    const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} } as const;
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {}, ifManagedBy } as const;
     const propagation = await changeWriter.apply(write, leftMs(), call.recordChange());
     if (!propagation) throw permissionNotFound(slug);
     return { propagation };

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import { managedByOthers } from '#shared/protocol/log/write-error.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
@@ -153,8 +154,11 @@ export class WebhookEndpoints {
   }
 
   /** Deletes an endpoint with all events that wait for it. Returns undefined if there is no such endpoint. */
-  async delete(endpointId: string): Promise<WebhookEndpoint | undefined> {
-    const changed = await this.#change(endpointId, () => undefined);
+  async delete(endpointId: string, ifManagedBy?: string): Promise<WebhookEndpoint | undefined> {
+    const changed = await this.#change(endpointId, ({ managedBy }) => {
+      if (ifManagedBy !== undefined && managedBy !== ifManagedBy) throw managedByOthers(ifManagedBy);
+      return undefined;
+    });
     return changed?.before;
   }
 
@@ -187,6 +191,9 @@ export class WebhookEndpoints {
       ...{ id: endpointId, before, after, most: ENDPOINTS_MAX, group: WEBHOOK_GROUP },
     });
     const { reply, replicated } = await this.#writer.send(run);
+    const [, present] = /^EXISTS (.*)$/.exec(reply) ?? [];
+    if (present !== undefined)
+      throw new ApiError('CONFLICT', `name: its managedBy has the endpoint ${present} of this name already`);
     if (reply === 'FULL') throw new ApiError('CONFLICT', `there are ${ENDPOINTS_MAX} endpoints already`);
     if (reply !== 'OK') throw new ApiError('CONFLICT', 'another call changed the endpoint; send it again');
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');

@@ -6,6 +6,7 @@ import { Name } from '../../core/schema/key-fields.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../../core/schema/lists.ts';
 import {
   CHANGED_MANAGED,
+  IF_MANAGED,
   isManagedBy,
   MANAGED_FILTER,
   MANAGED_VIEW,
@@ -120,7 +121,7 @@ const createEndpoint = operation({
   adds: true,
   summary: 'Create a webhook endpoint',
   description:
-    'From then on, events are posted to the URL, each at least once, and those of one key in their order. The endpoint learns what the audit log has, of all APIs.',
+    'From then on, events are posted to the URL, each at least once, and those of one key in their order. The endpoint learns what the audit log has, of all APIs. Of each name, a `managedBy` has one: a second one is 409 with the id of the first.',
   permissions: ['root.*.create_webhook'],
   request: Fields({
     url: ENDPOINT_FIELDS.url,
@@ -228,14 +229,14 @@ const deleteEndpoint = operation({
   summary: 'Delete a webhook endpoint',
   description: 'The events that wait for it, and its deliveries, are deleted too.',
   permissions: ['root.*.delete_webhook'],
-  request: Fields({ endpointId: EndpointId }),
+  request: Fields({ endpointId: EndpointId, ...IF_MANAGED }),
   response: Type.Object({}),
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { endpointId: endpointIdExample },
   neverShed: true,
   async handle(call, { endpoints }: { endpoints: WebhookEndpoints }) {
-    const { endpointId } = call.request;
-    const endpoint = await endpoints.delete(endpointId);
+    const { endpointId, ifManagedBy } = call.request;
+    const endpoint = await endpoints.delete(endpointId, ifManagedBy);
     if (!endpoint) throw endpointNotFound(endpointId);
     call.note({}, { before: auditedEndpoint({ url: endpoint.url, events: endpoint.events }) });
     return {};

@@ -51,6 +51,8 @@ export interface Write {
   readonly condition?: string;
   /** The write is refused with CONFLICT unless this is the sequence of the record's last change. */
   readonly ifSequence?: number | undefined;
+  /** The deletion is refused with CONFLICT unless this set declares the record, or the API. */
+  readonly ifManagedBy?: string | undefined;
   /**
    * The protocol that followers must speak to obey the change, default 1; see protocol.ts.
    */

@@ -184,8 +184,9 @@ export function writeRun(
   newPool: () => string,
   limits: typeof LIMITS = LIMITS,
 ): Run<Written> {
-  const { apiId, operation, keyId, fields, credits, ifSequence, successor } = write;
-  const condition = write.condition ?? ifSequence ?? '';
+  const { apiId, operation, keyId, fields, credits, ifSequence, ifManagedBy, successor } = write;
+  const ofSet = ifManagedBy === undefined ? '' : `of ${ifManagedBy}`;
+  const condition = write.condition ?? ifSequence ?? ofSet;
   const about = {
     ...{ ...aboutWrite(write, nowMs, limits), keyId, condition },
     record: keyId ? recordKey(apiId, keyId) : apiKeys(apiId).head,

@@ -21,17 +21,18 @@ local function change(operation, keyId, record, long, condition, needs, fields)
     secretHash, version, number, owner, apart, pool, predecessor, first, managedBy, drifted = unpack(found)
     if not secretHash then return {'NOT_FOUND'} end
     version = version or '0'
-    if condition ~= '' and condition ~= version and condition ~= string.match(version, '^%d+') then
-      return {'CONFLICT', version}
-    end
+    local isMet = condition == '' or condition == version or condition == string.match(version, '^%d+')
+    if not isMet and condition ~= 'of ' .. (managedBy or '') then return {'CONFLICT', version} end
     old = {unpack(found, 11)}
     if apart then old[AT.m] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
   elseif operation == 'create' then
     if redis.call('EXISTS', record) == 1 then return {'EXISTS'} end
-  elseif condition ~= '' and not isRepeated and tonumber(condition) ~= s then
-    return {'CONFLICT'}
+  elseif condition ~= '' and not isRepeated then
+    local isMet = tonumber(condition) == s
+    if operation == 'api-deleted' then isMet = condition == 'of ' .. (redis.call('HGET', head, 'managed') or '') end
+    if not isMet then return {'CONFLICT'} end
   end
   local patch = {}
   for i = 1, #fields, 2 do patch[fields[i]] = fields[i + 1] end

@@ -8,7 +8,8 @@
 --   | delete-again: deletes, or where there is no record writes a no-op that names the key, so that all before it can be waited for
 -- record, long: of the key, its long meta; for noop and api-deleted both are the head, and keyId is ''
 -- now: Unix ms; maxlen: log length to keep; longest: payload, bytes; base: the beginning of the names of all data of the API
--- condition: the record's version or the sequence in it (update, delete), or the head's sequence (noop), must equal it, '' = any
+-- condition: the record's version or the sequence in it (update, delete), or the head's sequence (noop), must equal it, '' = any;
+--   'of ' and a set: that must be the managedBy of the record or, of api-deleted, of the API
 -- needs: protocol that followers need for the change
 -- fields: field, value pairs to set; value '' clears. No entry has `B`. The value of `q` is a change of the credits, JSON: {id: unique,
 --   op: set | none | increment | decrement | refill, value, refill, thresholds: '' = none, absent = unchanged, operation: name of the

@@ -6,7 +6,7 @@ import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** Returns the error for a change that was refused. */
 export function writeError(
-  { apiId, keyId, ifSequence }: Pick<Write, 'apiId' | 'keyId' | 'ifSequence'>,
+  { apiId, keyId, ifSequence, ifManagedBy }: Pick<Write, 'apiId' | 'keyId' | 'ifSequence' | 'ifManagedBy'>,
   outcome: WriteRefusal,
 ): ApiError {
   if (outcome.status === 'TOO_OLD') return tooOldError(apiId, outcome);
@@ -34,6 +34,7 @@ export function writeError(
     );
   if (outcome.status === 'EXISTS')
     return new ApiError('CONFLICT', 'externalId: an identity with it exists already');
+  if (outcome.status === 'CONFLICT' && ifManagedBy !== undefined) return managedByOthers(ifManagedBy);
   if (outcome.status === 'CONFLICT')
     return ifSequence === undefined
       ? new ApiError('CONFLICT', 'another write came first')
@@ -46,6 +47,13 @@ export const cameLate = (ifSequence: number, sequence: number): ApiError =>
   new ApiError(
     'CONFLICT',
     `ifSequence: somebody changed it after ${ifSequence}, the present sequence is ${sequence}; read it again, then send the change with that`,
+  );
+
+/** Returns the error for a deletion by a set that does not declare the thing any more. */
+export const managedByOthers = (ifManagedBy: string): ApiError =>
+  new ApiError(
+    'CONFLICT',
+    `ifManagedBy: ${ifManagedBy} does not declare it now; read it again, and delete it if it is yours`,
   );
 
 /** Returns the error for a name that both a rate limit and a concurrency limit would have. */

@@ -268,6 +268,7 @@ export class ChangeWriter {
   /**
    * Status of an earlier change, whichever control plane wrote it.
    * @param isLatest true if the key's record names this change as its latest, so that it certainly exists
+   * @param hash of the change, if it is known; '' = the key's id identifies it
    * @returns undefined if the key does not exist; rejects with CONFLICT if a failover lost the change, or may
    * have
    */
@@ -276,12 +277,13 @@ export class ChangeWriter {
     keyId: string,
     sequence: number | undefined,
     isLatest = false,
+    hash = '',
   ): Promise<ChangeStatus | undefined> {
     const { log, durable, limits, fence, clock } = this.#options;
     if (sequence === undefined) return undefined;
     if (sequence === 0)
       return { state: 'complete', sequence, durable: await durable(apiId), verifiers: 0, waitedMs: 0 };
-    const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
+    const change = { apiId, keyId, sequence, hash, replicated: false, names: LAGGARDS_NAMED_MAX };
     const logStatus = await log.check(change);
     if (logStatus.state === 'LOST')
       throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);

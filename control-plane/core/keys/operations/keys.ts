@@ -24,7 +24,7 @@ import {
 import { checkMeta, ExternalId, OPTIONAL_FIELDS, OwnerId, withoutAliases } from '../../schema/key-fields.ts';
 import { checkLimits } from '../../schema/limits.ts';
 import { Cursor, Limit, makeCursor, Only, openCursor, PageCursor, Search } from '../../schema/lists.ts';
-import { MANAGED_FILTER, MANAGED_PREFIX, NEW_MANAGED } from '../../schema/managed.ts';
+import { IF_MANAGED, MANAGED_FILTER, MANAGED_PREFIX, NEW_MANAGED } from '../../schema/managed.ts';
 import { checkPlaces } from '../../schema/places.ts';
 import {
   ApiId,
@@ -419,7 +419,7 @@ const HomeId = Type.Optional(
   }),
 );
 
-const DeleteKey = Fields({ keyId: KeyId, apiId: HomeId, waitMs: WaitMs });
+const DeleteKey = Fields({ keyId: KeyId, apiId: HomeId, ...IF_MANAGED, waitMs: WaitMs });
 
 export const deleteKey = operation({
   name: 'keys.deleteKey',
@@ -438,9 +438,9 @@ export const deleteKey = operation({
   neverShed: true,
   async handle(call, { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter }) {
     const { apiId } = call;
-    const { keyId, waitMs } = call.request;
+    const { keyId, waitMs, ifManagedBy } = call.request;
     const secretHash = await keys.secretHashOf(apiId, keyId);
-    const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
+    const write = { apiId, operation: 'delete', keyId, fields: {}, ifManagedBy } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
     if (!propagation) {
       const repeated = await repeatDeletion(call, keys, changeWriter);
