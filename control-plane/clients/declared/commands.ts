@@ -1,5 +1,4 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { isDeepStrictEqual } from 'node:util';
 import { type Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { systemClock } from '#shared/process/clock.ts';
@@ -9,12 +8,12 @@ import { commandAt } from '../cli/from-operations.ts';
 import type { Session } from '../cli/session.ts';
 import { count, printable, time } from '../cli/terminal/output.ts';
 import { confirm } from '../cli/terminal/print-change.ts';
-import { applyChanges, type Outcome } from './apply.ts';
+import type { Change } from './compare.ts';
 import { fieldNames, fieldsOf } from './export.ts';
 import { type Declared, readDeclared } from './files.ts';
 import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
-import { type Change, expectRoles, planOf } from './plan.ts';
 import { type Call, READERS, readPresent } from './present.ts';
+import { bring, type Comparison, compare, type Outcome, type Wish } from './run.ts';
 
 interface Options {
   readonly file?: readonly string[];
@@ -35,8 +34,6 @@ interface Plan {
 }
 
 const SET_MAX = 128;
-/** A change that somebody was faster than is planned anew so often. */
-const ROUNDS = 3;
 
 /** Adds `keyfence diff`, `plan`, `apply` and `export`. */
 export function declaredCommands(program: Command, session: Session): void {
@@ -73,7 +70,8 @@ export function declaredCommands(program: Command, session: Session): void {
     .addOption(force())
     .requiredOption('-o, --output <file>', 'the file')
     .action(async (options: Options) => {
-      const plan = await planned(session, options);
+      const { keyfencePlan, server, managedBy, declared, changes } = await planned(session, options);
+      const plan: Plan = { keyfencePlan, server, managedBy, declared, changes };
       try {
         writeFileSync(options.output ?? '', `${JSON.stringify(plan, null, 2)}\n`, { mode: 0o600 });
       } catch (error) {
@@ -108,34 +106,38 @@ async function callOf(session: Session): Promise<{ readonly call: Call; readonly
   return { call, server: client.place };
 }
 
-async function planned(session: Session, options: Options): Promise<Plan> {
+async function planned(session: Session, options: Options): Promise<Plan & Comparison & { wish: Wish }> {
   const declared = readDeclared(options.file ?? []);
   const { call, server } = await callOf(session);
   const { managedBy, prune = false, force = false } = options;
-  const present = await readPresent(call, declared, managedBy, prune);
-  const changes = planOf(declared, present, { set: managedBy, prune, force });
-  await expectRoles(call, declared, changes);
-  return { keyfencePlan: 1, server, managedBy, declared, changes };
+  const wish = { declared, set: managedBy, prune, force };
+  const comparison = await compare(call, wish);
+  for (const kind of comparison.unread)
+    session.note(
+      `--prune deletes nothing of the kind ${kind}: this root key may not read it, and no file has one.`,
+    );
+  return { keyfencePlan: 1, server, managedBy, declared, wish, ...comparison };
 }
 
 async function applyFiles(session: Session, options: Options): Promise<void> {
   if (!options.file || options.managedBy === undefined)
     throw new CliError('USAGE', 'give a plan, or -f and --managed-by');
-  let plan = await planned(session, options);
+  const plan = await planned(session, options);
   if (plan.changes.length === 0 || !session.json) print(session, plan);
-  if (plan.changes.length === 0) return;
-  await agree(session, plan.changes, options);
-  const { call } = await callOf(session);
-  for (let round = 1; ; round++) {
-    const outcome = await applyChanges(call, plan.changes, systemClock);
-    const conflicts = outcome.failed.filter(({ error }) => error.code === 'CONFLICT');
-    if (conflicts.length === 0 || round === ROUNDS) return report(session, outcome);
-    plan = await planned(session, options);
-    const isStill = (change: Change) => plan.changes.some((each) => isDeepStrictEqual(each, change));
-    if (conflicts.every(({ change }) => isStill(change))) return report(session, outcome);
+  if (plan.changes.length > 0) await agree(session, plan.changes, options);
+  const { call, server } = await callOf(session);
+  let agreed = plan.changes;
+  const outcome = await bring(call, plan.wish, plan, systemClock, async (changes) => {
     session.note('Somebody else changed some of it meanwhile; planned again.');
-    if (plan.changes.length === 0) return print(session, plan);
-  }
+    const isMore = changes.some(
+      ({ id, action }) => !agreed.some((each) => each.id === id && each.action === action),
+    );
+    if (!isMore) return;
+    agreed = changes;
+    session.note(`Compared with ${server}:\n${linesOf(changes)}`);
+    await agree(session, changes, options);
+  });
+  report(session, outcome, plan.changes.length > 0);
 }
 
 async function applyPlan(session: Session, file: string, options: Options): Promise<void> {
@@ -145,8 +147,8 @@ async function applyPlan(session: Session, file: string, options: Options): Prom
   const { call, server: place } = await callOf(session);
   if (server !== place)
     throw new CliError('USAGE', `${file} was planned for ${server}, and this is ${place}; plan again`);
-  const isAll = changes.some(({ action }) => action === 'delete');
-  const present = await readPresent(call, declared, managedBy, isAll);
+  const prune = changes.some(({ action }) => action === 'delete');
+  const { present } = await readPresent(call, declared, managedBy, prune);
   const moved = changes.filter(({ id, version }) => present.get(id)?.version !== version);
   if (moved.length > 0) {
     const names = moved
@@ -160,9 +162,9 @@ async function applyPlan(session: Session, file: string, options: Options): Prom
     );
   }
   if (changes.length === 0 || !session.json) print(session, plan);
-  if (changes.length === 0) return;
-  await agree(session, changes, options);
-  report(session, await applyChanges(call, changes, systemClock));
+  if (changes.length > 0) await agree(session, changes, options);
+  const wish = { declared, set: managedBy, prune, force: false };
+  report(session, await bring(call, wish, { changes, present }, systemClock, undefined), changes.length > 0);
 }
 
 function readPlan(file: string): Plan {
@@ -185,7 +187,7 @@ async function agree(session: Session, changes: readonly Change[], { yes }: Opti
 
 const MARKS = { create: '+', change: '~', delete: '-' } as const;
 
-function print(session: Session, { changes, server }: Plan): void {
+function print(session: Session, { changes, server }: Pick<Plan, 'changes' | 'server'>): void {
   session.note(`Compared with ${server}:`);
   session.print({ server, changes: changes.map(({ action, id, fields }) => ({ action, id, fields })) }, () =>
     linesOf(changes),
@@ -209,31 +211,47 @@ function linesOf(changes: readonly Change[]): string {
 const valueText = (value: unknown) =>
   value === undefined || value === null ? 'none' : JSON.stringify(value);
 
-function report(session: Session, { done, failed, remainder, propagation }: Outcome): void {
+const NAMED_MAX = 20;
+
+function report(session: Session, outcome: Outcome, hasChanges: boolean): void {
+  const { done, failed, remainder, propagation } = outcome;
   for (const { change, error } of failed)
     session.report(
       { error: { code: error.code, id: change.id, message: error.message } },
       `keyfence: ${change.id}: ${error.message}`,
     );
   const rest = remainder + failed.length;
+  const isPending = propagation.state === 'pending';
   const sum = `${count(done.length)} ${done.length === 1 ? 'change' : 'changes'} made${rest > 0 ? `, ${count(rest)} not` : ''}`;
-  const laggards = propagation?.laggards.join(', ') || 'its replicas';
-  const state = !propagation
-    ? ''
-    : propagation.state === 'complete'
-      ? `; complete everywhere after ${count(Math.round(propagation.tookMs))} ms`
-      : `; pending: not confirmed by ${laggards}`;
+  const laggards = propagation.laggards.join(', ') || 'its replicas';
+  const state = isPending
+    ? `; pending: ${propagation.fault ?? `not confirmed by ${laggards}`}`
+    : `; complete everywhere after ${count(Math.round(propagation.tookMs))} ms`;
+  // What was not answered may have been done.
+  const isUnknown = failed.some(({ error }) => error.exit === 'UNAVAILABLE');
+  const isStop = ({ action, stop }: Change) => action === 'delete' || stop !== undefined;
+  const stops = failed.flatMap(({ change }) =>
+    isStop(change) && !outcome.stopped.has(change) ? [change.id] : [],
+  );
+  const accepted = [...new Set([...stops, ...propagation.accepted])];
+  const { tookMs, ...about } = propagation;
+  if (!hasChanges && done.length === 0 && rest === 0 && !isPending) return;
   session.print(
     {
       done: done.map(({ id, action }) => ({ id, action })),
-      failed: failed.length,
-      remainder,
-      ...propagation,
+      ...{ failed: failed.length, remainder, tookMs, ...about, accepted },
     },
-    () => `${sum}${state}.`,
+    () => `${sum}${isUnknown ? '' : state}.${acceptedText(accepted)}`,
   );
   if (failed.length > 0) session.end(failed[0]?.error.exit ?? 'NO');
-  else if (propagation?.state === 'pending') session.end('PENDING');
+  else if (isPending) session.end('PENDING');
+}
+
+/** Says what verifiers still accept as before, in the last line. */
+function acceptedText(accepted: readonly string[]): string {
+  if (accepted.length === 0) return '';
+  const more = accepted.length > NAMED_MAX ? ` and ${count(accepted.length - NAMED_MAX)} more` : '';
+  return `\nStill as before for verifiers: ${accepted.slice(0, NAMED_MAX).map(printable).join(', ')}${more}.`;
 }
 
 async function exportFiles(

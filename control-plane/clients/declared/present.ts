@@ -1,7 +1,9 @@
 import { CliError } from '../cli/exit.ts';
 import { pages } from '../cli/pages.ts';
+import { digestOf } from '../client/own-secret.ts';
 import { type Declared, idOf } from './files.ts';
-import { type Kind, rulesOf } from './kinds.ts';
+import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
+import { secretIn } from './secret-files.ts';
 
 /** A thing as the control plane has it. */
 export interface Present {
@@ -128,43 +130,91 @@ export const READERS: Readonly<
 /**
  * Reads the things that files declare, and those of their set, by their ids. Rejects with NO if several have the name of one
  * that is declared, or with CliError.
- * @param isAll with keys of APIs that no file names
+ * @param isAll with all kinds, and keys of APIs, that no file names
+ * @returns also the kinds that no file names and the caller may not read
  */
 export async function readPresent(
   call: Call,
   declared: readonly Declared[],
   set: string,
   isAll: boolean,
-): Promise<Map<string, Present>> {
+): Promise<{ readonly present: Map<string, Present>; readonly unread: readonly Kind[] }> {
   const present = new Map<string, Present>();
   const ids = new Set(declared.map(({ id }) => id));
-  const kinds = [...new Set(declared.map(({ kind }) => kind))];
-  await Promise.all(
+  const named = new Set(declared.map(({ kind }) => kind));
+  const unread: Kind[] = [];
+  const kinds = isAll ? KIND_NAMES : [...named];
+  const lists = await Promise.all(
     kinds.map(async (kind) => {
       const ofKind = declared.filter((each) => each.kind === kind);
-      for (const { ref, sequence, managedBy, driftedAt, ...fields } of await READERS[kind](
-        call,
-        ofKind,
-        set,
-        isAll,
-      )) {
-        if (rulesOf(kind).ids.some((name) => fields[name] === undefined)) continue;
-        const id = idOf(kind, fields);
-        if (!ids.has(id) && managedBy !== set) continue;
-        const earlier = present.get(id);
-        if (earlier && ids.has(id) && (earlier.managedBy === set) === (managedBy === set))
-          throw new CliError('NO', `there are several of the name ${id}: rename or delete all but one`, {
-            code: 'CONFLICT',
-          });
-        if (earlier?.managedBy === set) continue;
-        present.set(id, {
-          ...{ kind, id, fields, version: Number(sequence) },
-          ref: ref as Present['ref'],
-          ...(managedBy === undefined ? {} : { managedBy: String(managedBy) }),
-          ...(driftedAt === undefined ? {} : { driftedAt: Number(driftedAt) }),
-        });
-      }
+      const answers = await READERS[kind](call, ofKind, set, isAll).catch((error: unknown) => {
+        if (named.has(kind) || !(error instanceof CliError && error.exit === 'NOT_PERMITTED')) throw error;
+        unread.push(kind);
+        return [];
+      });
+      return answers.map((answer) => ({ kind, answer }));
     }),
   );
-  return present;
+  for (const { kind, answer } of lists.flat()) {
+    const { ref, sequence, managedBy, driftedAt, ...fields } = answer;
+    if (rulesOf(kind).ids.some((name) => fields[name] === undefined)) continue;
+    const id = idOf(kind, fields);
+    if (!ids.has(id) && managedBy !== set) continue;
+    const earlier = present.get(id);
+    if (earlier && ids.has(id) && (earlier.managedBy === set) === (managedBy === set))
+      throw new CliError('NO', `there are several of the name ${id}: rename or delete all but one`, {
+        code: 'CONFLICT',
+      });
+    if (earlier?.managedBy === set) {
+      // Another of its name that no file declares: it is of the set too, and goes with a prune.
+      if (managedBy === set)
+        present.set(`${id} (${Object.values(Object(ref)).join()})`, presentOf(kind, answer));
+      continue;
+    }
+    present.set(id, presentOf(kind, answer));
+  }
+  return { present: await bySecret(call, declared, present, set), unread };
+}
+
+function presentOf(kind: Kind, answer: Answer): Present {
+  const { ref, sequence, managedBy, driftedAt, ...fields } = answer;
+  return {
+    ...{ kind, id: idOf(kind, fields), fields, version: Number(sequence), ref: ref as Present['ref'] },
+    ...(managedBy === undefined ? {} : { managedBy: String(managedBy) }),
+    ...(driftedAt === undefined ? {} : { driftedAt: Number(driftedAt) }),
+  };
+}
+
+/**
+ * Returns what is present, with each key of the set under the name that files give its secret: so a rename is a change of the key, and
+ * two may swap their names. Only a key whose secret begins otherwise than that in its file, or that is not there, is asked about.
+ */
+async function bySecret(
+  call: Call,
+  declared: readonly Declared[],
+  present: Map<string, Present>,
+  set: string,
+): Promise<Map<string, Present>> {
+  const keys = declared.flatMap(({ kind, id, secret, fields }) => {
+    const file = kind === 'Key' ? secret?.file : undefined;
+    const text = file === undefined ? undefined : secretIn(id, file);
+    if (text === undefined || digestOf(text).start === present.get(id)?.fields['start']) return [];
+    return [{ id, text, apiId: fields['apiId'] }];
+  });
+  const moves = await inParallel(keys, async ({ id, text, apiId }) => {
+    const key = await orNone(call<Answer>('keys.whoami', { key: text }));
+    if (!key || key['apiId'] !== apiId || key['managedBy'] !== set || key['rerolledTo'] !== undefined)
+      return undefined;
+    return { id, key: presentOf('Key', { ...key, ref: { keyId: key['keyId'] } }) };
+  });
+  const moved = new Map(moves.filter((move) => move !== undefined).map(({ id, key }) => [id, key]));
+  if (moved.size === 0) return present;
+  const keyIds = new Set([...moved.values()].map(({ ref }) => ref['keyId']));
+  const rest = [...present].filter(([, { ref }]) => !keyIds.has(ref['keyId'] ?? ''));
+  const others = rest.map(([id, each]): [string, Present] => {
+    if (!moved.has(id)) return [id, each];
+    const own = `${id} (${each.ref['keyId']})`;
+    return [own, { ...each, id: own }];
+  });
+  return new Map([...others, ...[...moved].map(([id, key]): [string, Present] => [id, { ...key, id }])]);
 }

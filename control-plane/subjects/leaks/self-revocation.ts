@@ -32,7 +32,10 @@ const OTHER_TYPE = new ApiError(
 interface RevocationParts {
   readonly bootstrapKeys: BootstrapKeys;
   readonly rootKeys: Pick<RootKeys, 'lookUp'>;
-  readonly keys: Pick<Keys, 'lookUpSecret' | 'lookUpDeleted' | 'deletionOf' | 'isApiDeleted' | 'deletionOfApi'>;
+  readonly keys: Pick<
+    Keys,
+    'lookUpSecret' | 'lookUpDeleted' | 'deletionOf' | 'isApiDeleted' | 'deletionOfApi'
+  >;
   readonly view: Pick<KeyView, 'get'>;
   readonly apis: Pick<Apis, 'get'>;
   readonly changeWriter: Pick<ChangeWriter, 'apply' | 'settled'>;

@@ -184,7 +184,7 @@ test('a change by hand is told and taken back', async () => {
   expect(await fleet.ok('identities.getIdentity', { externalId: 'drifter' })).not.toHaveProperty('driftedAt');
 });
 
-test('prunes only its own, of kinds that it mentions', async () => {
+test('prunes only its own, also of kinds that no file mentions any more', async () => {
   begin();
   await fleet.ok('permissions.createRole', { name: 'by hand' });
   await fleet.ok('permissions.createRole', { name: 'of others', managedBy: 'others' });
@@ -208,7 +208,7 @@ test('prunes only its own, of kinds that it mentions', async () => {
   await apply('--prune', '--force');
   expect(await left()).toEqual(expect.arrayContaining(['x', 'y', 'by hand', 'of others']));
   expect(await left()).not.toContain('many-1');
-  expect(await fleet.ok('permissions.listPermissions', { managedBy: set })).toHaveLength(1);
+  expect(await fleet.ok('permissions.listPermissions', { managedBy: set })).toEqual([]);
   roles(['x', 'of others']);
   expect((await diff()).stderr).toContain('a.yaml:4:1: Role of others is managed by others');
 });
@@ -233,19 +233,84 @@ test('a role that will not exist is refused early', async () => {
   });
 });
 
-test('a secret of another key is refused once, and renamed', async () => {
+const keyOf = (name: string, file: string) =>
+  `kind: Key\napiId: renamed\nname: ${name}\nsecret: { file: secrets/${file} }\n`;
+const secretAt = (file: string) => readFileSync(join(at, 'secrets', file), 'utf8').trim();
+
+test('a rename with the same secret is one change, and two keys may swap their names', async () => {
   begin();
-  const key = (name: string) =>
-    `kind: Key\napiId: renamed\nname: ${name}\nsecret: { file: secrets/of-one }\n`;
+  write('a.yaml', [keyOf('one', 'of-one'), keyOf('two', 'of-two')].join('---\n'));
+  await apply();
+  const idOf = async (file: string) => (await fleet.ok('keys.whoami', { key: secretAt(file) })).keyId;
+  const before = [await idOf('of-one'), await idOf('of-two')];
+  write('a.yaml', [keyOf('two', 'of-one'), keyOf('one', 'of-two')].join('---\n'));
+  expect((await diff('--prune')).stdout).toContain('0 to create, 2 to change, 0 to delete');
+  expect((await apply('--prune')).status).toBe(0);
+  write('a.yaml', [keyOf('two', 'of-one'), keyOf('three', 'of-two')].join('---\n'));
+  expect((await diff('--prune')).stdout).toContain('name: "one" → "three"');
+  expect((await apply('--prune')).status).toBe(0);
+  expect([await idOf('of-one'), await idOf('of-two')]).toEqual(before);
+  expect(await fleet.ok('keys.whoami', { key: secretAt('of-one') })).toMatchObject({ name: 'two' });
+  expect(await fleet.ok('keys.whoami', { key: secretAt('of-two') })).toMatchObject({ name: 'three' });
+  expect((await diff('--prune')).status).toBe(0);
+});
+
+test('a digest of another key is refused, with the way to rename that', async () => {
+  begin();
+  const sha256 = digestOf(makeSecret('own')).sha256;
+  const key = (name: string) => `kind: Key\napiId: digests\nname: ${name}\nsecret: { sha256: ${sha256} }\n`;
   write('a.yaml', key('before'));
   await apply();
   write('a.yaml', key('after'));
-  const { status, stderr } = await apply('--prune');
+  const { status, stderr } = await apply();
   const [, advice = '', keyId = ''] = /run keyfence (keys update (\S+) --name) "after"$/m.exec(stderr) ?? [];
   expect([status, stderr.includes('Somebody else')]).toEqual([1, false]);
   expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ name: 'before' });
   expect((await commandLine.run([...advice.split(' '), 'after'], envOf(fleet))).status).toBe(0);
   expect(await diff('--prune')).toMatchObject({ status: 0 });
+});
+
+test('an API with keys that the set does not declare is deleted only with --force', async () => {
+  begin();
+  write(
+    'a.yaml',
+    `kind: Api\napiId: full-${set}\n---\n${keyOf('mine', 'of-mine').replace('renamed', `full-${set}`)}`,
+  );
+  await apply();
+  await fleet.ok('keys.createKey', { apiId: `full-${set}`, name: 'of a customer' });
+  write('a.yaml', 'kind: Permission\nslug: rest\n');
+  const refused = await apply('--prune');
+  expect([refused.status, refused.stderr]).toEqual([
+    1,
+    expect.stringContaining(
+      `would delete Api full-${set} with 1 key that ${set} does not declare; nothing was done`,
+    ),
+  ]);
+  expect(await fleet.verdict(secretAt('of-mine'))).toBe('VALID');
+  const forced = await apply('--prune', '--force');
+  expect([forced.status, forced.stdout]).toEqual([0, expect.stringMatching(/complete everywhere after/)]);
+  expect(await fleet.verdict(secretAt('of-mine'))).toBe('NOT_FOUND');
+});
+
+test('what stops goes first, and in spite of what is refused', async () => {
+  begin();
+  const hook = 'kind: Webhook\nname: bad\nurl: https://10.1.2.3/\n';
+  write('a.yaml', [keyOf('leaked', 'of-leaked'), keyOf('off', 'of-off')].join('---\n'));
+  await apply();
+  write('a.yaml', `${hook}---\n${keyOf('off', 'of-off')}enabled: false\n`);
+  const { status, stderr } = await apply('--prune');
+  expect([status, stderr]).toEqual([64, expect.stringContaining('keyfence: Webhook bad: url: ')]);
+  expect(await fleet.verdict(secretAt('of-leaked'))).toBe('NOT_FOUND');
+  expect(await fleet.verdict(secretAt('of-off'))).toBe('DISABLED');
+});
+
+test('a webhook that files disable is created disabled', async () => {
+  begin();
+  write('a.yaml', 'kind: Webhook\nname: off\nurl: https://hooks.example.com/\nenabled: false\n');
+  expect((await apply()).status).toBe(0);
+  const { endpoints } = await fleet.ok('webhooks.listEndpoints', { managedBy: set });
+  expect(endpoints).toMatchObject([{ enabled: false }]);
+  expect((await diff()).status).toBe(0);
 });
 
 test('the root key of the page suffices, for few calls', async () => {
@@ -289,9 +354,9 @@ test('a server that went away is not asked for the rest', async () => {
   const env = envOf(fleet, { KEYFENCE_URL: `http://127.0.0.1:${port}` });
   const { status, stdout } = await commandLine.run(args, env);
   server.close();
-  expect([status, stdout]).toEqual([69, expect.stringMatching(/made, \d+ not\.\n$/)]);
-  // Those that were under way, each with its retries.
-  expect(calls).toBeLessThan(8 * 4 + 8);
+  expect([status, stdout]).toEqual([69, expect.stringMatching(/\d+ changes made, \d+ not\.\n/)]);
+  // Those that were under way as the third of them failed, each with its retries.
+  expect(calls).toBeLessThan((8 + 2) * 4 + 8);
 });
 
 test('a plan is refused where something has moved', async () => {

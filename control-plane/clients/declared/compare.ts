@@ -1,9 +1,11 @@
 import { refillText } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/records/key-record.ts';
 import { CliError } from '../cli/exit.ts';
+import { count } from '../cli/terminal/output.ts';
 import type { Declared } from './files.ts';
 import { type Kind, rulesOf } from './kinds.ts';
 import { type Call, type Present, READERS } from './present.ts';
+import { SigningFile } from './secret-files.ts';
 
 /** A difference in one field. */
 export interface FieldChange {
@@ -22,7 +24,11 @@ export interface Change {
   /** The fields to set. */
   readonly input: Readonly<Record<string, unknown>>;
   readonly fields: readonly FieldChange[];
+  /** The fields that stop something, and so go before all else. */
+  readonly stop?: Readonly<Record<string, unknown>>;
   readonly secret?: Declared['secret'];
+  /** True: the answer with the signing secret of a webhook was lost, so that it gets another. */
+  readonly isSecretLost?: true;
   /** Absent: it does not exist. */
   readonly ref?: Present['ref'];
   readonly version?: number;
@@ -79,14 +85,16 @@ function changeOf(declared: Declared, present: Present | undefined, set: string,
   }
   const differing = Object.entries(fields).filter(
     ([field, value]) =>
-      !ids.includes(field) &&
+      (!ids.includes(field) || field === 'name') &&
       !isKept(field, value, present, onlyNew) &&
-      differs(field, value, present.fields[field]),
+      differs(kind, field, value, present.fields[field]),
   );
   const adopted = present.managedBy === set ? [] : [{ field: 'managedBy', before: undefined, after: set }];
+  const isLost = kind === 'Webhook' && secret?.file !== undefined && new SigningFile(secret.file).isLost;
   const rows = [
     ...differing.map(([field, after]) => ({ field, before: present.fields[field], after })),
     ...adopted,
+    ...(isLost ? [{ field: 'secret', before: 'lost', after: 'a new one' }] : []),
   ];
   if (rows.length === 0) return [];
   const { ref, version, driftedAt } = present;
@@ -95,13 +103,41 @@ function changeOf(declared: Declared, present: Present | undefined, set: string,
     managedBy: set,
   };
   const drift = driftedAt === undefined ? {} : { driftedAt };
+  const stop = stopIn(differing, present);
   return [
-    { action: 'change', kind, id, ...apiOf(kind, fields), input, fields: rows, ref, version, ...drift },
+    {
+      ...{ action: 'change', kind, id, ...apiOf(kind, fields), input, fields: rows, ref, version, ...drift },
+      ...(Object.keys(stop).length > 0 ? { stop } : {}),
+      ...(isLost && secret ? { secret, isSecretLost: true } : {}),
+    },
   ];
 }
 
+/** Returns the part of a change after which verifiers accept less, and nothing more. */
+function stopIn(
+  differing: readonly (readonly [string, unknown])[],
+  { fields }: Present,
+): Record<string, unknown> {
+  const textsIn = (value: unknown): readonly string[] => (Array.isArray(value) ? value : []);
+  return Object.fromEntries(
+    differing.flatMap(([field, value]) => {
+      const before = fields[field];
+      if (field === 'enabled' && value === false) return [[field, value]];
+      if (field === 'expires' && typeof value === 'number' && !(Number(before) <= value))
+        return [[field, value]];
+      if (field === 'permissions') {
+        const kept = textsIn(before).filter((one) => textsIn(value).includes(one));
+        return kept.length < textsIn(before).length ? [[field, kept]] : [];
+      }
+      // A role that takes the place of another comes with it: without either, callers would be refused meanwhile.
+      const isFewer = textsIn(value).every((one) => textsIn(before).includes(one));
+      return field === 'roles' && isFewer ? [[field, value ?? []]] : [];
+    }),
+  );
+}
+
 const apiOf = (kind: Kind, { apiId }: Readonly<Record<string, unknown>>) =>
-  kind === 'Key' ? { apiId: String(apiId) } : {};
+  kind === 'Key' || kind === 'Api' ? { apiId: String(apiId) } : {};
 
 /** Credits are spent, so that files only say with how many something begins. */
 const isKept = (field: string, value: unknown, present: Present, onlyNew: readonly string[]) =>
@@ -116,19 +152,25 @@ function inputOf(field: string, value: unknown, { fields }: Present): unknown {
 }
 
 /** Tells whether a field would change. Of credits, only what a file mentions counts, and never how many are left. */
-function differs(field: string, value: unknown, before: unknown): boolean {
+function differs(kind: Kind, field: string, value: unknown, before: unknown): boolean {
+  const isNone = (one: unknown) => one === '' || one === false;
+  if (rulesOf(kind).sameAsNone?.includes(field) && isNone(value))
+    return before !== undefined && !isNone(before);
   if (field !== 'credits' || value === null || before === undefined)
     return textOf(field, value) !== textOf(field, before);
   const { remaining: _, ...others } = value as Record<string, unknown>;
   return Object.entries(others).some(([name, of]) => textOf(name, of) !== textOf(name, Object(before)[name]));
 }
 
+/** Fields in which the order of a list counts. */
+const ORDERED: readonly string[] = ['meta', 'tokenAudiences'];
+
 /** Returns a text that is the same for all ways to write a field's value. `''` = none. */
 function textOf(field: string, value: unknown): string {
   if (value === undefined || value === null) return '';
   if (field === 'refill') return refillText(value as Parameters<typeof refillText>[0]);
   const isRecordField = field in KEY_FIELDS && !['roles', 'meta', 'apiIds', 'name'].includes(field);
-  if (!isRecordField) return json(value);
+  if (!isRecordField) return json(value, ORDERED.includes(field));
   try {
     const [text = ''] = Object.values(storedFields({ [field]: value }));
     return /^\[/.test(text) ? json(JSON.parse(text)) : text;
@@ -137,27 +179,28 @@ function textOf(field: string, value: unknown): string {
   }
 }
 
-/** JSON in which the order of fields, and of items with a name, does not count. */
-function json(value: unknown): string {
-  const text = JSON.stringify(ordered(value));
+/** JSON in which the order of fields does not count, nor that of items with a name; in meta, which is of others, all order counts. */
+function json(value: unknown, isOfOthers = false): string {
+  const text = JSON.stringify(ordered(value, isOfOthers));
   return text === '[]' || text === '{}' || text === undefined ? '' : text;
 }
 
-function ordered(value: unknown): unknown {
+function ordered(value: unknown, isOfOthers: boolean): unknown {
   if (Array.isArray(value)) {
-    const items = value.map(ordered);
-    const isSet = items.every((item) => typeof item === 'string' || Object(item).name !== undefined);
+    const items = value.map((item) => ordered(item, isOfOthers));
+    const isSet =
+      !isOfOthers && items.every((item) => typeof item === 'string' || Object(item).name !== undefined);
     return isSet ? items.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)) : items;
   }
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, of]) => [name, ordered(of)]),
+      .map(([name, of]) => [name, ordered(of, isOfOthers)]),
   );
 }
 
-/** Returns the deletions of what the set has and its files no longer declare, of the kinds that they mention. */
+/** Returns the deletions of what the set has and its files no longer declare. Keys of an API that goes, go with it. */
 function pruned(
   declared: readonly Declared[],
   present: ReadonlyMap<string, Present>,
@@ -167,20 +210,44 @@ function pruned(
   const ofSet = [...present.values()].filter(({ managedBy }) => managedBy === set);
   const gone = ofSet.filter(({ id }) => !ids.has(id));
   for (const kind of new Set(gone.map((each) => each.kind))) {
-    const count = gone.filter((each) => each.kind === kind).length;
+    const many = gone.filter((each) => each.kind === kind).length;
     const of = ofSet.filter((each) => each.kind === kind).length;
-    if (!force && count >= PRUNED_MIN && count > of * PRUNED_PART_MAX)
+    if (!force && many >= PRUNED_MIN && many > of * PRUNED_PART_MAX)
       throw new CliError(
         'NO',
-        `prune: would delete ${count} of ${of} of the kind ${kind}; nothing was done; to do it all the same, add --force`,
+        `prune: would delete ${many} of ${of} of the kind ${kind}; nothing was done; to do it all the same, add --force`,
         { code: 'CONFLICT' },
       );
   }
-  return gone.map(({ kind, id, fields, ref, version, driftedAt }) => ({
-    ...apiOf(kind, fields),
-    ...{ action: 'delete', kind, id, ref, version, input: {}, fields: [] },
-    ...(driftedAt === undefined ? {} : { driftedAt }),
-  }));
+  const keysIn = (apiId: unknown) => (each: { readonly kind: Kind; readonly fields: Present['fields'] }) =>
+    each.kind === 'Key' && each.fields['apiId'] === apiId;
+  const apis = gone.filter(({ kind }) => kind === 'Api');
+  for (const { id, fields } of apis) {
+    const declaredKey = declared.find(keysIn(fields['apiId']));
+    if (declaredKey)
+      throw new CliError(
+        'USAGE',
+        `${declaredKey.place}: ${declaredKey.id}: --prune would delete its API; declare ${id}, or take the key out here`,
+      );
+    const others = Number(fields['keys'] ?? Number.NaN) - gone.filter(keysIn(fields['apiId'])).length;
+    if (force || others <= 0) continue;
+    const number = Number.isNaN(others)
+      ? 'keys that you may not read'
+      : `${count(others)} ${others === 1 ? 'key' : 'keys'}`;
+    throw new CliError(
+      'NO',
+      `prune: would delete ${id} with ${number} that ${set} does not declare; nothing was done; to do it all the same, add --force`,
+      { code: 'CONFLICT' },
+    );
+  }
+  const goWithIt = new Set(apis.map(({ fields }) => fields['apiId']));
+  return gone
+    .filter(({ kind, fields }) => kind !== 'Key' || !goWithIt.has(fields['apiId']))
+    .map(({ kind, id, fields, ref, version, driftedAt }) => ({
+      ...apiOf(kind, fields),
+      ...{ action: 'delete', kind, id, ref, version, input: {}, fields: [] },
+      ...(driftedAt === undefined ? {} : { driftedAt }),
+    }));
 }
 
 /**
