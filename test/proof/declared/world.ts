@@ -37,7 +37,7 @@ export class Chance {
 }
 
 /** The process ends here, in the middle of a run. */
-export class Killed extends Error {}
+class Killed extends Error {}
 
 /** How one run is disturbed: at its n-th call, or never. */
 export interface Disturbance {

@@ -2,6 +2,7 @@ import { scheduler } from 'node:timers/promises';
 import { styleText } from 'node:util';
 import { Option } from 'commander';
 import type { ChangeStatus, Propagation } from '#shared/protocol/writer/writer.ts';
+import { type Changed, PROGRESS, receiptOf } from '../../client/receipt.ts';
 import { whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
@@ -42,13 +43,6 @@ export function printChange(
   else if (propagation.state === 'pending') session.end('PENDING');
 }
 
-/** The operations that tell how far a change has come, by what it changed. */
-const PROGRESS = {
-  keyId: 'keys.getPropagation',
-  roleId: 'permissions.getRolePropagation',
-  identityId: 'identities.getIdentityPropagation',
-  apiId: 'apis.getApiPropagation',
-} as const;
 const ASK_AGAIN_MS = 2000;
 
 /**
@@ -62,9 +56,7 @@ export async function afterTokens(
   first: ChangeStatus,
 ): Promise<ChangeStatus> {
   if (about['waitMs'] !== undefined) return first;
-  const name = (Object.keys(PROGRESS) as (keyof typeof PROGRESS)[]).find(
-    (each) => typeof about[each] === 'string',
-  );
+  const name = Object.keys(PROGRESS).find((each) => typeof about[each] === 'string');
   let propagation = first;
   while (name && propagation.state === 'pending' && propagation.tokens === 'pending' && propagation.by) {
     const { completeBy = 0, sequence } = propagation;
@@ -72,8 +64,9 @@ export async function afterTokens(
       `Verifiers have applied change ${sequence}. Waiting until ${time(completeBy)} for tokens from before.`,
     );
     await scheduler.wait(ASK_AGAIN_MS);
-    const ref = { [name]: about[name], sequence: String(sequence) };
-    ({ propagation } = await session.call<{ propagation: ChangeStatus }>(PROGRESS[name], ref));
+    const ask = (operation: string, input: object) => session.call<unknown>(operation, input);
+    const receipt = await receiptOf(ask, { [name]: about[name] } as Changed, sequence);
+    propagation = receipt ?? { ...propagation, state: 'complete', tokens: 'complete' };
   }
   return propagation;
 }
