@@ -49,6 +49,20 @@ export interface MeterHost {
   ): { readonly entry: Entry; readonly effectivePermissions: EffectivePermissions | undefined } | undefined;
 }
 
+/** The result of a look-up: a key, which is in memory now, or the verdict on a secret without a key for which this verifier answers. */
+export type LookedUp =
+  | { readonly kind: 'key'; readonly entry: Entry }
+  | { readonly kind: 'unknown'; readonly verdict: Verdict };
+
+/** Knows secrets that memory lacks. A verifier asks its sources in their order, until one can tell. */
+export interface Source {
+  /**
+   * Resolves with what the source knows of a secret; undefined = it cannot tell. Rejects with SERVICE_UNAVAILABLE.
+   * @param digests the digest of the secret, then its names by other digests
+   */
+  lookUp(digests: readonly string[]): Promise<LookedUp | undefined>;
+}
+
 /** Counts verdicts by key. */
 export interface VerdictCounter {
   count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;

@@ -5,18 +5,18 @@ import {
   type FollowersLimits,
   type FollowersOptions,
 } from '#shared/protocol/follower/followers.ts';
-import { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
+import { KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
-import type { Directory, Nearby, Pointer } from '#shared/protocol/follower/source.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
-import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
+import { canBeSecret, digestOf, generateId, isWellFormed } from '#shared/rules/key-format.ts';
 import { Callers } from './callers.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { GoodSecrets, LookupSlots, NegativeCache, SingleFlight } from './look-ups.ts';
-import type { Meter, MeterHost, VerdictCounter } from './ports.ts';
+import type { LookedUp, Meter, MeterHost, Source, VerdictCounter } from './ports.ts';
 import type { Question } from './question.ts';
-import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict.ts';
+import { PrimarySource, ReplicaSource } from './sources.ts';
+import { NOT_FOUND, type Verdict, type VerdictSource } from './verdict.ts';
 import { Verdicts } from './verdicts.ts';
 
 /** The limits of a verifier. Each is a setting of the process. */
@@ -62,14 +62,14 @@ const ATTEMPTS_MAX = 5;
 export class Verifier<M extends Meter = Meter> implements VerdictSource {
   /** Its id in the fleet's list, and part of the id of each hold. */
   readonly id: string;
-  readonly #directory: Directory;
+  readonly #sources: readonly Source[];
   readonly #clock: Clock;
   readonly #limits: VerifierLimits;
   readonly #foreignKeys: boolean;
   readonly #digestNames: VerifierOptions<M>['digestNames'];
   readonly #cache: KeyCache;
   readonly #unknown: NegativeCache;
-  readonly #lookups: SingleFlight<Entry | Verdict, Lookup, Verdict>;
+  readonly #lookups: SingleFlight<LookedUp, Lookup, Verdict>;
   readonly #slots: LookupSlots;
   readonly #good = new GoodSecrets();
   readonly #followers: Followers;
@@ -91,7 +91,6 @@ export class Verifier<M extends Meter = Meter> implements VerdictSource {
         ? new LookupGivenUp('slow', `Redis answers, but not this within ${lookupWaitMs} ms`)
         : new LookupGivenUp('silent', `Redis has answered nothing for ${lookupWaitMs} ms`);
     this.id = generateId('verifier', clock.wallMs());
-    this.#directory = options.directory;
     this.#clock = clock;
     this.#tooSlow = tooSlow;
     this.#limits = limits;
@@ -110,6 +109,14 @@ export class Verifier<M extends Meter = Meter> implements VerdictSource {
       tooSlow,
     });
     this.#followers = new Followers(options, this.#cache);
+    const { directory } = options;
+    this.#sources = [
+      ...(directory.nearby ? [new ReplicaSource(directory.nearby, this.#followers, this.counts)] : []),
+      new PrimarySource({
+        ...{ directory, followers: this.#followers, unknown: this.#unknown, clock },
+        lateMs: Math.max(limits.unknownTtlMs, lookupWaitMs),
+      }),
+    ];
     const begin = this.#followers.begin.bind(this.#followers);
     this.#sharedLog = new SharedLog(begin, limits.cacheKeysMax);
     const waiting = { sharedLog: this.#sharedLog, clock, waitMs: lookupWaitMs, tooSlow };
@@ -252,15 +259,16 @@ export class Verifier<M extends Meter = Meter> implements VerdictSource {
     return this.#lookups.lookUp(lookup.digest, lookup);
   }
 
-  #answer(result: Entry | Verdict, { question, sinceMs }: Lookup): Verdict | Promise<Verdict> {
-    if ('code' in result) return unknownTo(question, result);
-    if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
+  #answer(result: LookedUp, { question, sinceMs }: Lookup): Verdict | Promise<Verdict> {
+    if (result.kind === 'unknown') return unknownTo(question, result.verdict);
+    const { entry } = result;
+    if (!entry.epoch.current || !entry.epoch.lease.holds() || !this.#verdicts.isKnown(entry))
       throw unavailable('not in sync with Redis');
     // Now that memory has the key, it lacks only its credits or the rest of its rate limits.
-    return this.#verdicts.decide(result, question) ?? this.#lookUp(question, sinceMs);
+    return this.#verdicts.decide(entry, question) ?? this.#lookUp(question, sinceMs);
   }
 
-  async #lookUpKey(question: Question): Promise<Entry | Verdict> {
+  async #lookUpKey(question: Question): Promise<LookedUp> {
     const digests = this.#digestsOf(question.key);
     const [digest = ''] = digests;
     const former = digests.map((each) => this.#cache.former(each)).find(Boolean);
@@ -275,72 +283,25 @@ export class Verifier<M extends Meter = Meter> implements VerdictSource {
       // Runs beside the look-up. `learn` below reads anything that is still missing.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        const { nearby } = this.#directory;
-        const entry = nearby && (await this.#lookUpNearby(nearby, digests));
-        if (entry) this.counts.nearby++;
-        const result = entry ?? (await this.#lookUpOnce(digests));
-        if (!('code' in result)) this.#good.add(digest, this.#slots.isBusy);
-        if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
-        await this.#sharedLog.learn(result, result.links);
+        let result: LookedUp | undefined;
+        for (const source of this.#sources) {
+          result = await source.lookUp(digests);
+          if (result !== undefined) break;
+        }
+        if (result === undefined) throw unavailable('nobody knows the key');
+        if (result.kind === 'unknown') return result;
+        const { entry } = result;
+        this.#good.add(digest, this.#slots.isBusy);
+        if (entry.links === undefined || this.#verdicts.isKnown(entry)) return result;
+        await this.#sharedLog.learn(entry, entry.links);
         // No change would reach an entry that has left memory since, so the key is looked up again.
-        const isKept = digests.some((each) => this.#cache.get(each) === result);
-        if (isKept && this.#verdicts.isKnown(result)) return result;
+        const isKept = digests.some((each) => this.#cache.get(each) === entry);
+        if (isKept && this.#verdicts.isKnown(entry)) return result;
       }
       throw unavailable('the roles of the key, or its owner, change faster than they can be read');
     } finally {
       this.#slots.release();
     }
-  }
-
-  /** Looks a key up at a replica nearby, if its API is followed already; undefined = the primary must be asked. */
-  async #lookUpNearby(nearby: Nearby, digests: readonly string[]): Promise<Entry | undefined> {
-    const [secretHash = '', ...others] = digests.map(secretHashFrom);
-    const { likely } = this.#followers;
-    const place =
-      likely && nearby.findsKeys && others.length === 0
-        ? await likely.readNearby({ secretHash })
-        : await nearby.lookUp(secretHash, ...others);
-    if (place === undefined || place instanceof Entry) return place;
-    const follower = this.#followers.present(place.apiId);
-    if (follower) this.#followers.likely = follower;
-    return follower?.readNearby({ keyId: place.keyId });
-  }
-
-  async #lookUpOnce(digests: readonly string[]): Promise<Entry | Verdict> {
-    const start = this.#clock.monotonicMs();
-    const [digest = '', ...others] = digests;
-    const secretHash = secretHashFrom(digest);
-    let pointer: Pointer | undefined;
-    const { likely } = this.#followers;
-    if (likely?.findsKeys && others.length === 0) {
-      const result = await likely.fill({ secretHash });
-      if (result === undefined || !('elsewhere' in result))
-        return result ?? this.#unlessLate(NOT_FOUND, start);
-      pointer = result.elsewhere;
-    } else {
-      pointer = await this.#directory.lookUp(secretHash, ...others.map(secretHashFrom));
-    }
-    const refusal =
-      pointer === undefined ? NOT_FOUND : this.#followers.serves(pointer.apiId) ? undefined : FORBIDDEN;
-    if (pointer === undefined || refusal !== undefined) {
-      // The next secret may be made up too. Asking only for its pointer is cheaper.
-      this.#followers.likely = undefined;
-      this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
-      return this.#unlessLate(refusal ?? NOT_FOUND, start);
-    }
-    const follower = this.#followers.follow(pointer.apiId);
-    this.#followers.likely = follower;
-    return (await follower.fill(pointer)) ?? this.#unlessLate(NOT_FOUND, start);
-  }
-
-  /**
-   * Returns the verdict on an unknown secret, unless the reply was late. After a late reply the key may exist
-   * by now: throws LookupGivenUp (503) instead of answering NOT_FOUND.
-   */
-  #unlessLate(verdict: Verdict, sinceMs: number): Verdict {
-    const { unknownTtlMs, lookupWaitMs } = this.#limits;
-    if (this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)) return verdict;
-    throw new LookupGivenUp('slow', 'the answer from Redis came too late');
   }
 }
 

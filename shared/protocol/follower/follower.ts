@@ -68,7 +68,7 @@ interface FollowerOptions {
 }
 
 /** The key that a SYNC reads. */
-type KeyReference = Pick<SyncRequest, 'keyId' | 'secretHash'>;
+export type KeyReference = Pick<SyncRequest, 'keyId' | 'secretHash'>;
 
 /** A reply to SYNC. `isSeen` is true if its record is one of the creations that this follower has seen. */
 interface SyncResult {
@@ -250,7 +250,7 @@ export class Follower {
    * @param reference the key's id; or the hash of its secret, only while this `findsKeys`
    */
   async fill(reference: { readonly keyId: string }): Promise<Entry | undefined>;
-  async fill(reference: { readonly secretHash: string }): Promise<Entry | SecretElsewhere | undefined>;
+  async fill(reference: KeyReference): Promise<Entry | SecretElsewhere | undefined>;
   async fill(reference: KeyReference): Promise<Entry | SecretElsewhere | undefined> {
     for (let attempt = 0; attempt < FILL_ATTEMPTS_MAX; attempt++) {
       await this.whenLive();

@@ -117,11 +117,11 @@ const OF_NEARBY: Readonly<Record<string, Mutant>> = {
   'what a replica lacks': {
     breaks: 'A key that a replica does not have is taken for unknown. (I10)',
     seed: NEARBY_SEEDS,
-    file: 'verifier/core/verifier.ts',
+    file: 'verifier/core/sources.ts',
     edits: [
       [
-        'const result = entry ??',
-        'if (entry === undefined) return NOT_FOUND;\n        const result = entry ??',
+        'if (!(entry instanceof Entry)) return undefined;',
+        "if (!(entry instanceof Entry)) return { kind: 'unknown', verdict: NOT_FOUND };",
       ],
     ],
   },
@@ -602,7 +602,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier answers from a key that left its memory during the look-up. (I9)',
     seed: IDENTITY_SEEDS + 84,
     file: 'verifier/core/verifier.ts',
-    edits: [['if (isKept && this.#verdicts.isKnown(result)) return result;', 'return result;']],
+    edits: [['if (isKept && this.#verdicts.isKnown(entry)) return result;', 'return result;']],
   },
   'identity in all APIs': {
     breaks: 'An identity that is limited to some APIs applies in all of them. (I16)',
