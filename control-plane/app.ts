@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
@@ -10,6 +12,7 @@ import { LoadShedding } from './core/serve/load-shedding.ts';
 import { documentRoutes } from './core/serve/openapi.ts';
 import { type NeedsOf, pathOf } from './core/serve/operation.ts';
 import { serveDashboard } from './core/serve/pages/dashboard.ts';
+import { serveDeclaredSchema } from './core/serve/pages/reference.ts';
 import { addPipeline, serveOperations } from './core/serve/pipeline.ts';
 import { RateLimits } from './core/serve/rate-limits.ts';
 import { isOurs } from './core/serve/secrets.ts';
@@ -27,6 +30,9 @@ import { serveSessions } from './subjects/sign-in/session-routes.ts';
 import { serveJwks } from './subjects/tokens/jwks.ts';
 import { eventSchemas, webhookSection } from './subjects/webhooks/webhook-document.ts';
 import { operationsV2 } from './unkey-v2/index.ts';
+
+const CLIENTS = join(import.meta.dirname, 'clients');
+const textOf = (file: string) => readFileSync(join(CLIENTS, file), 'utf8');
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -60,7 +66,12 @@ export async function startControlPlane(
   const { nodes, durability, historyWatch, bootstrapKeys, bootstrapWatch, sweep, webhookSender } = parts;
   const { provider, pendingSignIns, sessions, audit, changeWriter, publishedRootKeys, certificateWatch } =
     parts;
-  const app = createServer(config, log, (text) => isOurs(text, bootstrapKeys));
+  const app = createServer(
+    config,
+    log,
+    (text) => isOurs(text, bootstrapKeys),
+    textOf('dashboard/assets/app.css'),
+  );
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
   metrics.watch({ ...parts, connections });
@@ -81,7 +92,8 @@ export async function startControlPlane(
   };
   addPipeline(app, pipeline);
   await documentRoutes(app, { schemas: eventSchemas(), section: webhookSection(operations) });
-  serveDashboard(app);
+  serveDashboard(app, join(CLIENTS, 'dashboard/assets'));
+  serveDeclaredSchema(app, textOf('cli/declared.schema.json'));
   const hasTls = config.PUBLIC_URL?.protocol === 'https:';
   serveSessions(app, { sessions, provider, hasTls, ...admission });
   if (provider) serveOidc(app, { provider, pendingSignIns, sessions, ...admission });

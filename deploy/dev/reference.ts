@@ -4,11 +4,16 @@ import type { Command } from 'commander';
 import { createProgram } from '../../control-plane/clients/cli/program.ts';
 import { typesIn } from '../../control-plane/core/schema/event-types.ts';
 import { isGet, type Operation, pathOf } from '../../control-plane/core/serve/operation.ts';
-import { PAGE_STYLE } from '../../control-plane/core/serve/pages/page.ts';
+import { pageStyle } from '../../control-plane/core/serve/pages/page.ts';
 import { operations } from '../../control-plane/operations.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { commandOperations } from './command-operations.ts';
 import { verifierDocument } from './verifier-openapi.ts';
+
+const DASHBOARD_STYLE = readFileSync(
+  join(import.meta.dirname, '../../control-plane/clients/dashboard/assets/app.css'),
+  'utf8',
+);
 
 /** The parts of a JSON schema that the reference shows. */
 interface Schema {
@@ -77,7 +82,7 @@ export function referencePage(): string {
   return [
     '<!doctype html>',
     '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Keyfence reference</title>',
-    `<style>${PAGE_STYLE}\n${asset('reference.css')}</style></head>`,
+    `<style>${pageStyle(DASHBOARD_STYLE)}\n${asset('reference.css')}</style></head>`,
     '<body><div class="keyfence reference">',
     `<nav aria-label="Operations"><input type="search" aria-label="Search" placeholder="Search ( / )"><small role="status"></small>${links.join('\n')}<h2>Commands</h2><a href="#commands">Options of commands</a></nav>`,
     '<main class="keyfence reference-text"><h1>Reference</h1>',

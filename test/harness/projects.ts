@@ -16,8 +16,9 @@ const PROOF =
   /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis|lane\/survival|webhooks\/kills|root-keys\/killed|identities\/races/;
 const SYSTEM =
   /^test\/(deploy|gateways|control-plane\/clients\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/clients\/cli\/(?:package|library|declared)\.|bench\/revocation\.)/;
-/** Files that take whole Clusters, floods, failovers or the time of leases, and would make `npm test` dear. */
-const DEAR = /\/(cluster-members|look-up-shares|replica-away|charges|issue-token|cli\/tokens)\.test\.ts$/;
+/** Files that take whole Clusters, floods, failovers, the time of leases or a compiler, and would make `npm test` dear. */
+const DEAR =
+  /\/(cluster-members|look-up-shares|replica-away|charges|issue-token|cli\/tokens|core-alone)\.test\.ts$/;
 /** They ask git alone, which ends at once. */
 const ASKS_GIT = ['test/tidy.test.ts', 'test/harness/share.ts'];
 /** Tests that say themselves when they cannot run. */

@@ -13,7 +13,7 @@ import { newRequestId, requestIdFrom } from '#shared/rules/request-id.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './errors.ts';
 import type { HttpLimits } from './limits.ts';
 import { nearest } from './nearest.ts';
-import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';
+import { PAGE_HEADERS, pageHtml, pageStyle, STYLE_PATH } from './pages/page.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
 
 /** The Fastify instance with our defaults, to which routes are added. */
@@ -23,11 +23,13 @@ export type App = ReturnType<typeof createApp>;
  * Creates a Fastify server with the contract's rules: strict validation, one shape of errors on every path, a
  * request id on every response.
  * @param isSecret tells whether a request id that a client sent is a secret and must not be logged
+ * @param dashboardStyle the style of the dashboard, whose colours and fonts other pages have
  */
 export function createServer(
   config: HttpLimits,
   log: FastifyBaseLogger,
   isSecret: (text: string) => boolean = isWellFormed,
+  dashboardStyle = '',
 ): App {
   const app = createApp(config, log, isSecret);
   app.setValidatorCompiler(validatorAtFirstCall).setSerializerCompiler(serializerAtFirstCall);
@@ -36,12 +38,12 @@ export function createServer(
   readJson(app);
   answerWithoutRequest(app, log);
   app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
-  servePages(app);
+  servePages(app, pageStyle(dashboardStyle));
   return app;
 }
 
 /** Serves the page about errors, and the style of all pages outside the dashboard. */
-function servePages(app: App): void {
+function servePages(app: App, style: string): void {
   const errors = pageHtml('Errors', errorSections(), ERROR_DOCS_PATH);
   app.get(ERROR_DOCS_PATH, { schema: { hide: true } }, async (_request, reply) => {
     reply.headers(PAGE_HEADERS);
@@ -49,7 +51,7 @@ function servePages(app: App): void {
   });
   app.get(STYLE_PATH, { schema: { hide: true } }, async (_request, reply) => {
     reply.type('text/css; charset=utf-8').header('cache-control', 'no-cache');
-    return PAGE_STYLE;
+    return style;
   });
 }
 

@@ -3,8 +3,6 @@ import { extname, join } from 'node:path';
 import type { App } from '../server.ts';
 import { serveAsset } from './asset.ts';
 
-const ASSETS = join(import.meta.dirname, '..', '..', '..', 'clients', 'dashboard', 'assets');
-
 /** The types of the files in `assets/`. */
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
@@ -34,15 +32,15 @@ const CSP = [
 ].join('; ');
 
 /**
- * Serves the dashboard, built by `npm run dashboard`, at `/dashboard/`, and redirects `/` there. The
+ * Serves the dashboard, built by `npm run dashboard` into this folder, at `/dashboard/`, and redirects `/` there. The
  * dashboard is an ordinary client of the API.
  */
-export function serveDashboard(app: App): void {
+export function serveDashboard(app: App, folder: string): void {
   app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   app.get('/dashboard', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
-  for (const file of readdirSync(ASSETS)) {
+  for (const file of readdirSync(folder)) {
     const headers = { 'content-type': TYPES[extname(file)] ?? '', 'content-security-policy': CSP };
-    const content = readFileSync(join(ASSETS, file));
+    const content = readFileSync(join(folder, file));
     serveAsset(app, `/dashboard/${file}`, content, headers);
     if (file === 'index.html') serveAsset(app, '/dashboard/', content, headers);
   }

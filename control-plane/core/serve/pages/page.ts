@@ -1,20 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { ERROR_DOCS_PATH } from '#shared/rules/errors.ts';
 
-/** The path of `PAGE_STYLE`. */
+/** The path of `pageStyle`. */
 export const STYLE_PATH = '/docs/page.css';
-const styleOf = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8');
-/** The rules of the dashboard's style that define its colours and fonts, light and dark. */
-const THEME =
-  styleOf('../../../clients/dashboard/assets/app.css').match(
-    /(?:@media[^{}]*\{)?(?<!:root):root\{[^}]*\}+/g,
-  ) ?? [];
-/** Its typefaces, at the addresses that they have for other pages. */
-const FONTS = (styleOf('../../../clients/dashboard/assets/app.css').match(/@font-face\{[^}]*\}/g) ?? []).map(
-  (rule) => rule.replace('./app.woff2', '/dashboard/app.woff2'),
-);
-/** The style of all pages outside the dashboard. */
-export const PAGE_STYLE = [...FONTS, ...THEME, styleOf('./page.css')].join('\n');
+const STYLE = readFileSync(new URL('./page.css', import.meta.url), 'utf8');
+/**
+ * Returns the style of all pages outside the dashboard.
+ * @param dashboard that of the dashboard, of which they have the colours and fonts, light and dark
+ */
+export function pageStyle(dashboard: string): string {
+  const theme = dashboard.match(/(?:@media[^{}]*\{)?(?<!:root):root\{[^}]*\}+/g) ?? [];
+  // Other pages have the typefaces at these addresses.
+  const fonts = (dashboard.match(/@font-face\{[^}]*\}/g) ?? []).map((rule) =>
+    rule.replace('./app.woff2', '/dashboard/app.woff2'),
+  );
+  return [...fonts, ...theme, STYLE].join('\n');
+}
 
 /** The header of all pages outside the dashboard: texts and paths, first the brand. */
 const LINKS = [

@@ -8,8 +8,7 @@ const PATH = '/docs';
 const DECLARED = '/declared.schema.json';
 
 /**
- * Serves the reference, which `npm run docs` writes, at `/docs`, and the schema of the files that `keyfence apply` reads.
- * The page may run and style only what it was written with.
+ * Serves the reference, which `npm run docs` writes, at `/docs`. The page may run and style only what it was written with.
  */
 export function serveReference(app: App): void {
   const written = readFileSync(new URL('../../../reference.html', import.meta.url), 'utf8');
@@ -36,10 +35,13 @@ export function serveReference(app: App): void {
       ],
     ].join('; '),
   };
-  const schema = readFileSync(new URL('../../../clients/cli/declared.schema.json', import.meta.url), 'utf8');
+  serveAsset(app, PATH, html, headers);
+}
+
+/** Serves the schema of the files that `keyfence apply` reads. */
+export function serveDeclaredSchema(app: App, schema: string): void {
   app.get(DECLARED, { schema: { hide: true } }, async (_request, reply) => {
     reply.header('content-type', 'application/schema+json');
     return schema;
   });
-  serveAsset(app, PATH, html, headers);
 }
