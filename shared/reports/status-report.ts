@@ -146,9 +146,9 @@ export class StatusReport {
 }
 
 function standingOf(follower: Follower): Following {
-  const { member, position, lag, leaseRemainingMs, needsNoLease, tokensWithheldAtMs } = follower;
+  const { member, position, lag, leaseRemainingMs, needsNoLease, withheldAtMs } = follower;
   const state = follower.canAnswer || needsNoLease ? 'live' : follower.live ? 'lapsed' : 'joining';
-  const withheld = tokensWithheldAtMs === undefined ? {} : { tokensWithheldAt: tokensWithheldAtMs };
+  const withheld = withheldAtMs === undefined ? {} : { tokensWithheldAt: withheldAtMs };
   return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs), ...withheld };
 }
 

@@ -21,13 +21,13 @@ function issueAbout(verdict: Verdict | undefined, nowMs: number): Issue | undefi
   if (verdict?.code !== 'VALID' || !showsKey(verdict)) return undefined;
   const endS = Math.floor(endMsOf(verdict.entry) / 1000);
   const { apiId, lease } = verdict.entry.epoch;
-  return 1000 * endS > nowMs ? { verdict, endS, audiences: lease.tokenAudiences ?? [apiId] } : undefined;
+  return 1000 * endS > nowMs ? { verdict, endS, audiences: lease.audiences ?? [apiId] } : undefined;
 }
 
 /** A token ends with the first of the leases from which its verdict follows, and with its key. */
 function endMsOf({ epoch, links, join, expires }: Entry): number {
-  const sharedMs = links === undefined ? Number.POSITIVE_INFINITY : (join?.lease.tokenEndMs() ?? 0);
-  return Math.min(epoch.lease.tokenEndMs(), sharedMs, expires || Number.POSITIVE_INFINITY);
+  const sharedMs = links === undefined ? Number.POSITIVE_INFINITY : (join?.lease.lend().endMs ?? 0);
+  return Math.min(epoch.lease.lend().endMs, sharedMs, expires || Number.POSITIVE_INFINITY);
 }
 
 /**
@@ -38,8 +38,8 @@ export type NoToken = 'off' | 'clock' | 'lease' | 'older' | 'large';
 
 function reasonOf(verdict: Verdict | undefined): NoToken {
   const lease = verdict?.entry?.epoch.lease;
-  if (lease?.hasTokens === false) return 'off';
-  if (lease?.hasTokens === undefined) return 'lease';
+  if (lease?.isLending === false) return 'off';
+  if (lease?.isLending === undefined) return 'lease';
   if (lease.isWithheld) return 'older';
   return lease?.isClockRight === false ? 'clock' : 'lease';
 }
@@ -163,4 +163,4 @@ export class VerdictsWithTokens implements VerdictSource {
   }
 }
 
-const hasTokens = ({ entry }: Verdict): boolean => entry?.epoch.lease.hasTokens === true;
+const hasTokens = ({ entry }: Verdict): boolean => entry?.epoch.lease.isLending === true;

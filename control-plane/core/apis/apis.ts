@@ -4,8 +4,8 @@ import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { apiIds, createApi, createSharedLog } from '#shared/protocol/log/new-log.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
 import { TOKEN_LEEWAY } from '#shared/protocol/timing.ts';
-import { fenceTokens, type SetTokens } from '#shared/protocol/writer/sweep.ts';
-import { setTokens } from '#shared/protocol/writer/sweep-store.ts';
+import { fenceLending, type SetLending } from '#shared/protocol/writer/sweep.ts';
+import { setLending } from '#shared/protocol/writer/sweep-store.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
@@ -177,12 +177,12 @@ export class Apis {
     const stays = tokenLeewayMs === undefined && present ? Number(present) : undefined;
     const leewayMs = stays ?? tokenLeewayMs ?? TOKEN_LEEWAY.usualMs;
     await createSharedLog(this.#writer, this.#clock.wallMs(), this.#leaseMs);
-    const set: SetTokens = async (id, step) => {
-      const run = setTokens({ head: apiKeys(id).head, step, token, leeway: leewayMs });
+    const set: SetLending = async (id, step) => {
+      const run = setLending({ head: apiKeys(id).head, step, name: token, outlives: leewayMs });
       const { reply, replicated } = await this.#writer.send(run);
       return reply && replicated;
     };
-    if (!(await fenceTokens(set, apiId, token, leewayMs))) throw overtaken();
+    if (!(await fenceLending(set, apiId, token, leewayMs))) throw overtaken();
     return token;
   }
 

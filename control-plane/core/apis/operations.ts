@@ -244,7 +244,7 @@ const updateApi = operation({
     if (!(tokens === false || tokens === null) && tokenAudiences === undefined && tokenLeewayMs === undefined)
       return { apiId, sequence };
     // Tokens from before this no-op have the former audiences, and end by the former leeway.
-    const write = { apiId, operation: 'noop', keyId: '', fields: {}, endsTokens: true } as const;
+    const write = { apiId, operation: 'noop', keyId: '', fields: {}, endsLent: true } as const;
     const propagation = await changeWriter.apply(write, waitMs, () => call.giveTurnBack());
     if (propagation === undefined) throw apiNotFound(apiId);
     return { apiId, sequence, propagation };

@@ -183,9 +183,9 @@ export class Follower {
     return this.#log.epoch?.companion;
   }
 
-  /** When it saw latest that a control plane waits for no tokens, Unix milliseconds; undefined = never. */
-  get tokensWithheldAtMs(): number | undefined {
-    return this.#log.tokensWithheldAtMs;
+  /** When it saw latest that a control plane does not wait for outsiders, Unix milliseconds; undefined = never. */
+  get withheldAtMs(): number | undefined {
+    return this.#log.withheldAtMs;
   }
 
   get leaseRemainingMs(): number {
@@ -443,7 +443,7 @@ class AppliedLog {
   leaseMs = 0;
   /** The longest of this epoch. */
   #longestLeaseMs = 0;
-  /** When an entry of a control plane that waits for no tokens came latest. */
+  /** When an entry of a control plane that does not wait for outsiders came latest. */
   #withheld: Instant | undefined;
   /** The ends of former companions that are still running. */
   readonly #closing = new Set<Promise<void>>();
@@ -462,7 +462,7 @@ class AppliedLog {
   }
 
   /** When such an entry came latest, Unix milliseconds; undefined = never. */
-  get tokensWithheldAtMs(): number | undefined {
+  get withheldAtMs(): number | undefined {
     return this.#withheld?.wallMs;
   }
 
@@ -544,12 +544,12 @@ class AppliedLog {
     if (isProven) prefix.creations = reply.creations;
     this.leaseMs = reply.leaseMs;
     this.#longestLeaseMs = Math.max(this.#longestLeaseMs, reply.leaseMs);
-    // Entries from before the tokens were on have no time either.
-    if (reply.hasUntimed && epoch.lease.hasTokens) this.#withheld = instant(this.#options.clock);
-    epoch.lease.withholdTokens(this.#withheld ? this.#withheld.monotonicMs + fenceMs(this.leaseMs, 0) : 0);
+    // Entries from before anything was lent have no time either.
+    if (reply.hasUntimed && epoch.lease.isLending) this.#withheld = instant(this.#options.clock);
+    epoch.lease.withhold(this.#withheld ? this.#withheld.monotonicMs + fenceMs(this.leaseMs, 0) : 0);
     if (isProven && prefix.position >= reply.sequence) {
       epoch.lease.extend(sentAt, reply.leaseMs);
-      epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0, reply.tokenAudiences);
+      epoch.lease.allowLending(sentAt, reply.leaseMs, reply.lendsAtMs ?? 0, reply.audiences);
     }
     const isOfBefore = isCompared && Number(reply.record[1] ?? 0) <= numberOf(request.creations);
     return isProven || isOfBefore;

@@ -1,24 +1,27 @@
 import type { Clock, Instant } from '../../process/clock.ts';
 
-/** Largest difference between the wall clock of a machine with tokens and that of Redis, milliseconds. */
+/** Largest difference between the wall clock of a machine that lends and that of Redis, milliseconds. */
 const SKEW_MS = 1000;
 const NEVER: Instant = { monotonicMs: 0, wallMs: 0 };
 
 /**
  * The right to answer from memory. It holds until `sentAt + L` of the last good SYNC, measured from when that
- * SYNC was *sent*, on both clocks of this machine. It is only a pair of numbers. No timer ends it, so the
+ * SYNC was *sent*, on both clocks of this machine. It is only numbers. No timer ends it, so the
  * first request after a stall or a SIGSTOP already reads the clock (Gray and Cheriton 1989, §2).
+ *
+ * Its time may be lent to outsiders, who hear of no change, such as the services that accept a token. Whoever hears of changes
+ * needs none of this: its acknowledgement says that it obeys.
  */
 export class Lease {
   #untilMonotonicMs = 0;
   #untilWallMs = 0;
-  /** True if Redis said lately that the API has tokens; undefined = it has not said whether. */
-  hasTokens: boolean | undefined;
-  /** Their audiences; undefined = the API's id. */
-  tokenAudiences: readonly string[] | undefined;
+  /** True if Redis said lately that time may be lent to outsiders; undefined = it has not said whether. */
+  isLending: boolean | undefined;
+  /** To whom; undefined = the API's id. */
+  audiences: readonly string[] | undefined;
   #withheldUntilMs = 0;
-  /** The end of tokens that may be issued, on both clocks; 0 = none may. */
-  #tokensUntil: Instant = NEVER;
+  /** The end of the time that may be lent, on both clocks; 0 = none may. */
+  #lentUntil: Instant = NEVER;
   readonly #clock: Clock;
   readonly #latestCheck = { monotonicMs: 0, wallMs: 0 };
 
@@ -50,22 +53,22 @@ export class Lease {
   }
 
   /**
-   * Allows tokens up to the end of a lease of which Redis says that its API has tokens, if this machine's wall clock is right:
-   * others compare the end of a token with theirs.
-   * @param redisMs the clock of Redis between request and reply, Unix milliseconds; 0 = no tokens
+   * Allows to lend time up to the end of a lease of which Redis says that it may be lent, if this machine's wall clock is right:
+   * outsiders compare its end with theirs.
+   * @param redisMs the clock of Redis between request and reply, Unix milliseconds; 0 = nothing may be lent
    */
-  allowTokens(sentAt: Instant, lengthMs: number, redisMs: number, audiences?: readonly string[]): void {
-    this.hasTokens = redisMs > 0;
-    this.tokenAudiences = audiences;
+  allowLending(sentAt: Instant, lengthMs: number, redisMs: number, audiences?: readonly string[]): void {
+    this.isLending = redisMs > 0;
+    this.audiences = audiences;
     const isRight = redisMs - sentAt.wallMs <= SKEW_MS && this.#clock.wallMs() - redisMs <= SKEW_MS;
-    this.#tokensUntil =
-      this.hasTokens && isRight
+    this.#lentUntil =
+      this.isLending && isRight
         ? { monotonicMs: sentAt.monotonicMs + lengthMs, wallMs: sentAt.wallMs + lengthMs }
         : NEVER;
   }
 
-  /** Issues no tokens until then on the monotonic clock: a control plane says that changes are complete while tokens live. */
-  withholdTokens(untilMs: number): void {
+  /** Lends nothing until then on the monotonic clock: a control plane does not wait for outsiders. */
+  withhold(untilMs: number): void {
     this.#withheldUntilMs = untilMs;
   }
 
@@ -73,16 +76,16 @@ export class Lease {
     return this.#clock.monotonicMs() < this.#withheldUntilMs;
   }
 
-  /** False if this machine's wall clock may be wrong, while the API has tokens. */
+  /** False if this machine's wall clock may be wrong, while time may be lent. */
   get isClockRight(): boolean {
-    return this.#tokensUntil !== NEVER;
+    return this.#lentUntil !== NEVER;
   }
 
-  /** Returns the latest end of a token that is issued now, Unix milliseconds, or a time in the past if none may be. */
-  tokenEndMs(): number {
-    const { monotonicMs, wallMs } = this.isWithheld ? NEVER : this.#tokensUntil;
+  /** Returns the latest end of what is lent to an outsider now, Unix milliseconds, or a time in the past if nothing may be. */
+  lend(): { readonly endMs: number } {
+    const { monotonicMs, wallMs } = this.isWithheld ? NEVER : this.#lentUntil;
     const restMs = Math.min(monotonicMs - this.#clock.monotonicMs(), wallMs - this.#clock.wallMs());
-    return this.#clock.wallMs() + restMs - 2 * SKEW_MS;
+    return { endMs: this.#clock.wallMs() + restMs - 2 * SKEW_MS };
   }
 
   /** Sets this lease to end when the first of the two ends. Later changes of the two have no effect. */
@@ -95,7 +98,7 @@ export class Lease {
   cut(): void {
     this.#untilMonotonicMs = 0;
     this.#untilWallMs = 0;
-    this.#tokensUntil = NEVER;
+    this.#lentUntil = NEVER;
   }
 
   /** Returns the time left by the monotonic clock, in milliseconds and at least 0. Only for metrics. */

@@ -31,7 +31,7 @@ const registerMember = command(
 );
 const SYNCED = [
   ...['nonce', 'sequence#', 'hash', 'leaseMs#', 'apiDeleted#', 'creations', 'entries[]', 'record[]'],
-  ...['tokensAt', 'audiences', 'untimed', 'pointer'],
+  ...['lendsAt', 'audiences', 'untimed', 'pointer'],
 ] as const;
 const sync = command(
   asset('shared/protocol/follower/sync.lua'),
@@ -243,12 +243,12 @@ export function syncRun(apiId: string, request: SyncRequest, batch: typeof BATCH
         return { ...NO_CHANGES, ...rest, ...pointerOf(pointer) };
       }
       if (answer.status !== 'OK') return { ...NO_CHANGES, ...answer };
-      const { apiDeleted, entries, pointer, tokensAt, audiences, untimed, ...rest } = answer;
+      const { apiDeleted, entries, pointer, lendsAt, audiences, untimed, ...rest } = answer;
       return {
         ...{ ...rest, apiDeleted: apiDeleted === 1, entries: changesIn(entries) },
-        ...(tokensAt ? { tokensAtMs: Number(tokensAt) } : {}),
+        ...(lendsAt ? { lendsAtMs: Number(lendsAt) } : {}),
         ...(untimed ? { hasUntimed: true } : {}),
-        ...(audiences ? { tokenAudiences: JSON.parse(audiences) as readonly string[] } : {}),
+        ...(audiences ? { audiences: JSON.parse(audiences) as readonly string[] } : {}),
         ...pointerOf(pointer),
       };
     },

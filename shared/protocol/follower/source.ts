@@ -57,11 +57,11 @@ export interface SyncReply {
    * record.
    */
   readonly record: readonly string[];
-  /** The clock of Redis, Unix milliseconds, if tokens may be issued; else 0 or absent. */
-  readonly tokensAtMs?: number;
-  /** The audiences of these; absent = the API's id. */
-  readonly tokenAudiences?: readonly string[];
-  /** True if an entry is of a control plane that waits for no tokens, because it is of an older release. */
+  /** The clock of Redis, Unix milliseconds, if time may be lent to outsiders; else 0 or absent. */
+  readonly lendsAtMs?: number;
+  /** To whom; absent = the API's id. */
+  readonly audiences?: readonly string[];
+  /** True if an entry is of a control plane that does not wait for outsiders, because it is of an older release. */
   readonly hasUntimed?: boolean;
   /** The place of the record, for a request with `secretHash`; undefined = no such record. */
   readonly pointer?: Pointer | undefined;

@@ -10,8 +10,8 @@
 -- to read a record by its secret: place: the pointer; own: the beginning of pointers to this API's keys; records, metas: the
 --   names of records and of long metas, each without the keyId at the end
 -- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record,
---   Unix ms by the clock of Redis if tokens may be issued, else '', their audiences, JSON, '' = the API's id, '1' if an entry that
---   the follower had not acknowledged lacks its time, so that its writer waits for no tokens, pointer}
+--   Unix ms by the clock of Redis if time may be lent to outsiders, else '', to whom, JSON, '' = the API's id, '1' if an entry that
+--   the follower had not acknowledged lacks its time, so that its writer does not wait for outsiders, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED | REFUSED, as of REGISTER
 --   entries: {sequence, hash, keyId, payload, …}
 --   record: {} or {secret hash, creation number, and the FIELDS of a key (LUA_FIELDS)}; the secret hash is followed by the name of
@@ -32,7 +32,7 @@ if own then
 end
 
 local score = tonumber(redis.call('ZSCORE', members, member) or -1)
-local s, h, L, deleted, g, needs, refused, issues, audiences =
+local s, h, L, deleted, g, needs, refused, lends, audiences =
   unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P', 'X', 'T', 'aud'))
 s, h = s or '0', h or ''
 if refused then return {'REFUSED', nonce} end
@@ -43,7 +43,7 @@ if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then retur
 if score > tonumber(s) then return {'NOREG', nonce} end
 local last = g or '0-'
 local reply = {'OK', nonce, s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, '', audiences or '', '', pointer}
-if issues then
+if lends then
   local time = redis.call('TIME')
   reply[10] = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
   if score < tonumber(s) then

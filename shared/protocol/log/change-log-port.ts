@@ -57,8 +57,8 @@ export interface Write {
    * The protocol that followers must speak to obey the change, default 1; see protocol.ts.
    */
   readonly needs?: number;
-  /** True of a no-op behind a change of the head that ends tokens. */
-  readonly endsTokens?: true;
+  /** True of a no-op behind a change of the head that ends what outsiders were lent. */
+  readonly endsLent?: true;
 }
 
 /**
@@ -119,10 +119,10 @@ export interface LogEntry {
     readonly deleted: { readonly keyId: string; readonly secretHash: string } | undefined;
   };
   /**
-   * Present if tokens may be issued that are older than the change: the time for which others accept one after its end,
-   * milliseconds.
+   * For how long after the fence outsiders may still accept what they were lent before the change, milliseconds: 0 = until the
+   * fence; absent = nobody was lent anything. Followers need no such time, because they acknowledge.
    */
-  readonly tokenLeewayMs?: number;
+  readonly outlivesMs?: number;
   /** True if every required replica confirmed the change; always true if none is required. */
   readonly replicated: boolean;
 }
@@ -143,8 +143,8 @@ export type LogStatus =
       /** The highest sequence that any control plane saw on all replicas. */
       readonly replicatedSequence: number;
       /**
-       * Time since the change by the clock of Redis, less the leeway of tokens, milliseconds, if tokens may be valid that are
-       * older; else `''` or absent.
+       * Time since the change by the clock of Redis, less what lent time outlives the fence, milliseconds; `''` or absent = nobody
+       * was lent anything.
        */
       readonly age?: string;
       readonly names: readonly string[];

@@ -28,7 +28,7 @@ const WRITTEN = [
     'remaining',
     'debt',
     'server',
-    'tokenLeeway',
+    'outlives',
     '...fields',
   ],
 ] as const;
@@ -350,10 +350,10 @@ const isAlike = (a: Write, b: Write): boolean =>
 
 function outcomeOf(reply: ReturnType<typeof writtenOf>): Written {
   if (reply.status !== 'OK') return reply;
-  const { remaining, debt, fields, tokenLeeway, ...entry } = reply;
+  const { remaining, debt, fields, outlives, ...entry } = reply;
   const credits = remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {};
-  const tokens = tokenLeeway === '' ? {} : { tokenLeewayMs: Number(tokenLeeway) };
-  return { ...entry, ...tokens, before: fieldsOf(fields), ...credits };
+  const outside = outlives === '' ? {} : { outlivesMs: Number(outlives) };
+  return { ...entry, ...outside, before: fieldsOf(fields), ...credits };
 }
 
 /** Returns the fields that a script lists as names and values. */

@@ -6,9 +6,9 @@
 -- FIELDS: the fields of a key, and AT: the place of each (LUA_FIELDS); a long m is stored apart.
 local server = serverId()
 local function change(operation, keyId, record, long, condition, needs, fields)
-  local s, h, Lf, deleted, protocol, waits, leeway =
+  local s, h, Lf, deleted, protocol, lends, outlives =
     unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P', 'Tf', 'Wf'))
-  leeway = waits and (leeway or '62000') or ''
+  outlives = lends and (outlives or '62000') or ''
   if deleted then return {'NOT_FOUND'} end
   s, h = tonumber(s or 0), h or ''
 
@@ -49,7 +49,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   local done = patch.q
   local asked = done and cjson.decode(done)
   local function told(sequence, hash, left, owed)
-    local reply = {'OK', sequence, hash, Lf or '0', version or '', left, owed, server, leeway}
+    local reply = {'OK', sequence, hash, Lf or '0', version or '', left, owed, server, outlives}
     for i, field in ipairs(FIELDS) do
       if patch[field] or operation == 'delete' then
         reply[#reply + 1] = field
@@ -114,14 +114,14 @@ local function change(operation, keyId, record, long, condition, needs, fields)
 
   local sequence = string.format('%.0f', s + 1)
   local hash = redis.sha1hex(h .. '|' .. sequence .. '|' .. keyId .. '|' .. payload)
-  -- While tokens are issued, also when, and for how long others accept one after its end: none from before the entry is
-  -- accepted one fence and this leeway later.
+  -- While time is lent to outsiders, also when, and for how long they accept what was lent after its end: nothing from before the
+  -- entry is accepted one fence and this time later.
   local entry = {'h', hash, 'k', keyId, 'd', payload}
-  if waits then
+  if lends then
     entry[7] = 'a'
     local time = redis.call('TIME')
     entry[8] = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-    entry[9], entry[10] = 'w', leeway
+    entry[9], entry[10] = 'w', outlives
   end
   redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', unpack(entry))
   redis.call('HSET', head, 's', sequence, 'h', hash)

@@ -6,10 +6,10 @@
 -- later, laterHash: a later change that the log must hold too; laterHash '' = none
 -- Returns {'LOST'} if the history lacks the change, or the later change,
 --         else {'INTACT', or 'TRIMMED' if the log no longer reaches back to the change, so that nothing is known; followers,
---         laggards, Lf, highest sequence known to be on all replicas, ms since the change, less the leeway of tokens, by the clock of
---         Redis if tokens from before it may be valid, else '', name of a laggard, …}
+--         laggards, Lf, highest sequence known to be on all replicas, ms since the change, less the time for which outsiders accept
+--         what they were lent after its end, by the clock of Redis, if anything from before it may be lent, else '', name of a laggard, …}
 
-local s, Lf, d, waits = unpack(redis.call('HMGET', head, 's', 'Lf', 'd', 'Tf'))
+local s, Lf, d, lends = unpack(redis.call('HMGET', head, 's', 'Lf', 'd', 'Tf'))
 s = s or '0'
 if tonumber(s) < tonumber(sequence) then return {'LOST'} end
 local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
@@ -42,7 +42,7 @@ for _, range in ipairs(behind) do
   end
 end
 local age = ''
-if waits then
+if lends then
   -- Of a change that the log has no more, the oldest entry is younger.
   local known = entry or redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
   local at = known and known[2][8] and known[2][8] + (known[2][10] or 62000)

@@ -15,7 +15,7 @@
 --   op: set | none | increment | decrement | refill, value, refill, thresholds: '' = none, absent = unchanged, operation: name of the
 --   change, by which a repeated call is recognised}
 -- Returns {'OK', sequence, hash, Lf, previous version, credits left ('' = not changed), '1' = holders must first give some of
---         them back, id of this server, ms for which tokens are accepted after their end if the change waits for them, else '', then the name and the previous value of each field that was set; of a deleted key, of
+--         them back, id of this server, ms for which outsiders accept what they were lent after its end, '' = nobody was lent anything, then the name and the previous value of each field that was set; of a deleted key, of
 --         every field}
 --         | {'NOT_FOUND'} | {'CONFLICT', the record's version} | {'EXISTS'}: for `create`
 --         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}

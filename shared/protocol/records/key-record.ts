@@ -49,6 +49,8 @@ interface Row {
   readonly lengthMax?: number;
   /** Meaning, for the documentation. */
   readonly description: string;
+  /** True = outsiders to whom time is lent, as by tokens, never go by it: its changes need not wait for them. */
+  readonly isNeverLent?: true;
   /** Argument and help of the command line's option for the field. */
   readonly option?: readonly [argument: string, help: string];
 }
@@ -74,6 +76,7 @@ export const KEY_FIELDS = {
     letter: 'n',
     kind: 'text',
     lengthMax: 256,
+    isNeverLent: true,
     description: 'A name for people.',
     option: ['<name>', 'a name for people'],
   },
@@ -87,6 +90,7 @@ export const KEY_FIELDS = {
   meta: {
     letter: 'm',
     kind: 'object',
+    isNeverLent: true,
     description: 'Any JSON object, at most 8 KiB and 32 levels deep. Every verdict on the key includes it.',
     option: ['<json>', 'a JSON object that every verification returns'],
   },
@@ -94,12 +98,14 @@ export const KEY_FIELDS = {
     letter: 'E',
     kind: 'text',
     lengthMax: 256,
+    isNeverLent: true,
     description: 'A label such as live or test. Every verdict on the key includes it.',
     option: ['<name>', 'such as live or test; every verification returns it'],
   },
   ratelimit: {
     letter: 'l',
     kind: 'limit',
+    isNeverLent: true,
     description: `\`{${LIMIT_FORMS.windows}}\`: at most \`limit\` verifications in each window of \`duration\` ms. \`{${LIMIT_FORMS.periods}}\`: in each hour, day, week or month.`,
     option: [
       '<calls/time>',
@@ -109,6 +115,7 @@ export const KEY_FIELDS = {
   ratelimits: {
     letter: 'L',
     kind: 'limits',
+    isNeverLent: true,
     description: `Further rate limits with names, \`[{${LIMIT_FORMS.named}}]\`. A limit applies to verifications that name it, and with \`autoApply\` to every verification.`,
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
@@ -147,6 +154,7 @@ export const KEY_FIELDS = {
   concurrency: {
     letter: 'C',
     kind: 'concurrency',
+    isNeverLent: true,
     description:
       'Concurrency limits with names, `[{name, limit}]`: at most `limit` holds at the same time. A name belongs to one limit, so none of `ratelimits` has it.',
     option: ['<json>', 'limits of holds at the same time, JSON: [{"name":"jobs","limit":3}]'],
@@ -231,6 +239,11 @@ export const POOL = 'q';
 export const MANAGED_BY = 'B';
 /** The letter of the time since when a record differs from its set; write-change.lua sets it. */
 export const DRIFTED = 'D';
+/** Letters of the fields by which nobody goes to whom time is lent. */
+export const NEVER_LENT: ReadonlySet<string> = new Set([
+  ...rows.flatMap(([, { letter, isNeverLent }]) => (isNeverLent ? [letter] : [])),
+  ...[MANAGED_BY, DRIFTED],
+]);
 /** Names of the fields that a key may lack. */
 export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
   kind === 'flag' || kind === 'apis' ? [] : [name],

@@ -21,18 +21,18 @@ import type { DurableWriter } from '../log/durable-writer.ts';
 import { apiIds, createSharedLog } from '../log/new-log.ts';
 import { LENGTH_MS, RETENTION } from '../records/usage.ts';
 import { TOKEN_LEEWAY } from '../timing.ts';
-import type { Head, LeaseStep, SetTokens, SweepStore } from './sweep.ts';
+import type { Head, LeaseStep, SetLending, SweepStore } from './sweep.ts';
 
 export const setLease = command(
   new URL('./set-lease.lua', import.meta.url),
   ['head'],
-  ['step', 'lease', 'token'],
+  ['step', 'lease', 'name'],
   oneOf('status', { OK: ['fencedMs#'], CONFLICT: [], NO_API: [] }),
 );
-export const setTokens = command(
-  new URL('./set-tokens.lua', import.meta.url),
+export const setLending = command(
+  new URL('./set-lending.lua', import.meta.url),
   ['head'],
-  ['step', 'token', 'leeway'],
+  ['step', 'name', 'outlives'],
   (reply) => reply === 'OK',
 );
 export const sweepApi = command(
@@ -132,17 +132,17 @@ export class RedisSweepStore implements SweepStore {
         redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
-    const [sequence, grantedMs, fencedMs, token, created, deleted, issues, waits, leeway, fencedLeeway] =
+    const [sequence, grantedMs, fencedMs, name, created, deleted, lends, fenced, outlives, fencedOutlives] =
       fields;
     return {
       sequence: Number(sequence ?? 0),
       grantedMs: Number(grantedMs ?? 0),
       fencedMs: Number(fencedMs ?? 0),
-      token: token ?? '',
-      hasTokens: Boolean(issues),
-      tokensFence: waits ?? '',
-      leewayMs: Number(leeway ?? TOKEN_LEEWAY.usualMs),
-      leewayFenceMs: Number(fencedLeeway ?? TOKEN_LEEWAY.usualMs),
+      leaseName: name ?? '',
+      isLending: Boolean(lends),
+      lendingName: fenced ?? '',
+      outlivesMs: Number(outlives ?? TOKEN_LEEWAY.usualMs),
+      outlivesFenceMs: Number(fencedOutlives ?? TOKEN_LEEWAY.usualMs),
       created: Boolean(created),
       deleted: Boolean(deleted),
       members: count,
@@ -158,14 +158,14 @@ export class RedisSweepStore implements SweepStore {
     return createSharedLog(this.#writer, this.#now(), leaseMs);
   }
 
-  async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {
-    const run = setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token });
+  async setLease(apiId: string, step: LeaseStep, leaseMs: number, name: string): Promise<boolean> {
+    const run = setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, name });
     const { reply, replicated } = await this.#writer.send(run);
     return reply.status === 'OK' && replicated;
   }
 
-  readonly setTokens: SetTokens = async (apiId, step, token, leeway = 0) => {
-    const run = setTokens({ head: apiKeys(apiId).head, step, token, leeway });
+  readonly setLending: SetLending = async (apiId, step, name, outlives = 0) => {
+    const run = setLending({ head: apiKeys(apiId).head, step, name, outlives });
     const { reply, replicated } = await this.#writer.send(run);
     return reply && replicated;
   };

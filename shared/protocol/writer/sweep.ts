@@ -13,15 +13,15 @@ export interface Head {
   readonly grantedMs: number;
   /** The lease that fences wait for, milliseconds. */
   readonly fencedMs: number;
-  /** Token of the latest change of the lease. */
-  readonly token: string;
-  /** True if verifiers issue tokens. */
-  readonly hasTokens: boolean;
-  /** Token of the last switching on, while changes wait for tokens; else `''`. */
-  readonly tokensFence: string;
-  /** The time for which others accept a token after its end: as the API has it, and as changes wait for it. Milliseconds. */
-  readonly leewayMs: number;
-  readonly leewayFenceMs: number;
+  /** Name of the latest change of the lease. */
+  readonly leaseName: string;
+  /** True if verifiers lend time to outsiders, as by tokens. */
+  readonly isLending: boolean;
+  /** Name of the latest call that allowed it, while changes wait for outsiders; else `''`. */
+  readonly lendingName: string;
+  /** For how long outsiders accept what they were lent after its end: as the API has it, and as changes wait for it. Milliseconds. */
+  readonly outlivesMs: number;
+  readonly outlivesFenceMs: number;
   readonly created: boolean;
   readonly deleted: boolean;
   readonly members: number;
@@ -35,38 +35,39 @@ export interface Head {
  */
 export type LeaseStep = 'fence-first' | 'grant' | 'fence-last';
 
-/** Steps of switching tokens and of changing their leeway; see set-tokens.lua. */
-export type TokensStep = 'fence-first' | 'grant' | 'stop' | 'lower' | 'fence-last';
+/** Steps of beginning or ending to lend time, and of changing for how long it is accepted; see set-lending.lua. */
+export type LendingStep = 'fence-first' | 'grant' | 'stop' | 'lower' | 'fence-last';
 
 /**
- * Makes one step of switching tokens; returns whether it was made and all replicas have it.
- * @param leewayMs of `fence-first` and `lower`
+ * Makes one step; returns whether it was made and all replicas have it.
+ * @param name of the call that makes the steps
+ * @param outlivesMs of `fence-first` and `lower`
  */
-export type SetTokens = (
+export type SetLending = (
   apiId: string,
-  step: TokensStep,
-  token: string,
-  leewayMs?: number,
+  step: LendingStep,
+  name: string,
+  outlivesMs?: number,
 ) => Promise<boolean>;
 
 /**
- * Makes changes of an API and of the shared log wait for tokens with this leeway, before verifiers may issue any of the API,
- * or others accept them for as long.
- * @returns true if they do; the caller then grants the API its tokens or the leeway, with the same token
+ * Makes changes of an API and of the shared log wait for outsiders, and for so long, before verifiers may lend them any time,
+ * or they accept it for as long.
+ * @returns true if they do; the caller then lets the API lend, or sets the time, with the same name
  */
-export async function fenceTokens(
-  set: SetTokens,
+export async function fenceLending(
+  set: SetLending,
   apiId: string,
-  token: string,
-  leewayMs: number,
+  name: string,
+  outlivesMs: number,
 ): Promise<boolean> {
-  // The API is first: whoever finds no API with tokens, or with this leeway, may end that of the shared log.
+  // The API is first: whoever finds no API that lends, or for as long, may end the wait of the shared log.
   for (const [id, step] of [
     [apiId, 'fence-first'],
     [SHARED_LOG, 'fence-first'],
     [SHARED_LOG, 'grant'],
   ] as const)
-    if (!(await set(id, step, token, leewayMs))) return false;
+    if (!(await set(id, step, name, outlivesMs))) return false;
   return true;
 }
 
@@ -83,8 +84,8 @@ export interface SweepStore {
    */
   createSharedLog(leaseMs: number): Promise<void>;
   /** Makes one step of changing a lease; returns whether it was made and all replicas have it. */
-  setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean>;
-  readonly setTokens: SetTokens;
+  setLease(apiId: string, step: LeaseStep, leaseMs: number, name: string): Promise<boolean>;
+  readonly setLending: SetLending;
   /** Removes a batch of a deleted API's keys; returns whether there were any. */
   removeKeys(apiId: string): Promise<boolean>;
   /** Removes a deleted API that has no keys left; returns whether it is gone. */
@@ -108,14 +109,14 @@ interface Observation {
   killed: Map<string, { killed: KilledFollower; sinceMs: number }>;
   /** Time at which this process first saw that the deleted API had no keys left. */
   emptySinceMs?: number;
-  /** Token of this process's own change of the lease. */
-  leaseToken?: string;
+  /** Name of this process's own change of the lease. */
+  leaseName?: string;
   /** A lowered lease, which fences may use once it was seen unchanged for one old fence. */
-  lowering?: { token: string; sinceMs: number };
-  /** Tokens that were switched off, for which changes wait until this was seen unchanged for one fence and their leeway. */
-  endingTokens?: { token: string; sinceMs: number };
-  /** A lowered leeway, which changes may wait for once it was seen unchanged for one fence and the old leeway. */
-  loweringLeeway?: { token: string; leewayMs: number; sinceMs: number };
+  lowering?: { name: string; sinceMs: number };
+  /** An end of lending: changes wait for outsiders until it was seen unchanged for one fence and what lent time outlives it. */
+  endingLending?: { name: string; sinceMs: number };
+  /** A shorter time for which outsiders accept: changes may wait for it once it was seen unchanged for one fence and the old one. */
+  loweringOutlives?: { name: string; outlivesMs: number; sinceMs: number };
 }
 
 interface SweepOptions {
@@ -127,7 +128,7 @@ interface SweepOptions {
   readonly leaseMs: number;
   readonly deposedMs: number;
   /** Returns a unique name for a change of the lease. */
-  readonly token?: () => string;
+  readonly newName?: () => string;
 }
 
 /**
@@ -138,19 +139,19 @@ interface SweepOptions {
 export class Sweep {
   readonly #options: SweepOptions;
   readonly #startedMs: number;
-  readonly #token: () => string;
+  readonly #newName: () => string;
   readonly #observations = new Map<string, Observation>();
   readonly #stop = new AbortController();
-  /** The shared log at the start of the pass over all APIs, and the largest leeway of APIs since; undefined = none has tokens. */
-  #pass: { readonly token: string; readonly leewayMs: number; largestMs?: number } = {
-    token: '',
-    leewayMs: 0,
+  /** The shared log at the start of the pass over all APIs, and the longest time of APIs since; undefined = none lends. */
+  #pass: { readonly name: string; readonly outlivesMs: number; longestMs?: number } = {
+    name: '',
+    outlivesMs: 0,
   };
 
   constructor(options: SweepOptions) {
     this.#options = options;
     this.#startedMs = options.clock.wallMs();
-    this.#token = options.token ?? randomUUID;
+    this.#newName = options.newName ?? randomUUID;
   }
 
   /** Sweeps until `stop`; never rejects. */
@@ -181,9 +182,9 @@ export class Sweep {
       return;
     }
     if (apiId === SHARED_LOG)
-      this.#pass = { token: head.hasTokens ? head.tokensFence : '', leewayMs: head.leewayFenceMs };
-    else if (head.tokensFence !== '')
-      this.#pass.largestMs = Math.max(this.#pass.largestMs ?? 0, head.leewayFenceMs);
+      this.#pass = { name: head.isLending ? head.lendingName : '', outlivesMs: head.outlivesFenceMs };
+    else if (head.lendingName !== '')
+      this.#pass.longestMs = Math.max(this.#pass.longestMs ?? 0, head.outlivesFenceMs);
     const nowMs = this.#options.clock.monotonicMs();
     const observation = this.#observations.get(apiId) ?? {
       sequence: -1,
@@ -197,8 +198,8 @@ export class Sweep {
     if (head.deleted) return this.#takeApart(apiId, head, observation, nowMs);
     if (head.grantedMs !== this.#options.leaseMs || head.fencedMs !== this.#options.leaseMs)
       await this.#changeLease(apiId, head, observation);
-    await this.#endTokens(apiId, head, observation);
-    if (apiId !== SHARED_LOG) await this.#lowerLeeway(apiId, head, observation);
+    await this.#endLending(apiId, head, observation);
+    if (apiId !== SHARED_LOG) await this.#lowerOutlives(apiId, head, observation);
     if (head.members > 0 && nowMs - observation.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
 
@@ -227,71 +228,71 @@ export class Sweep {
   }
 
   /**
-   * Applies the configured lease. The process that started last decides: the token begins with its start time
+   * Applies the configured lease. The process that started last decides: the name begins with its start time
    * (on its own clock). So control planes with different leases, as in a roll-out, do not overwrite each
    * other in turns.
    */
   async #changeLease(apiId: string, head: Head, observation: Observation): Promise<void> {
     const { logger, leaseMs } = this.#options;
     const nowMs = this.#options.clock.monotonicMs();
-    const set = (step: LeaseStep, token: string) => this.#options.store.setLease(apiId, step, leaseMs, token);
+    const set = (step: LeaseStep, name: string) => this.#options.store.setLease(apiId, step, leaseMs, name);
     if (head.grantedMs !== leaseMs) {
-      const decidedMs = Number.parseInt(head.token, 10) || 0;
-      if (decidedMs >= this.#startedMs && head.token !== observation.leaseToken) return;
-      const token = `${this.#startedMs}.${this.#token()}`;
-      observation.leaseToken = token;
-      if (leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
-      if (!(await set('grant', token))) return;
+      const decidedMs = Number.parseInt(head.leaseName, 10) || 0;
+      if (decidedMs >= this.#startedMs && head.leaseName !== observation.leaseName) return;
+      const name = `${this.#startedMs}.${this.#newName()}`;
+      observation.leaseName = name;
+      if (leaseMs > head.fencedMs && !(await set('fence-first', name))) return;
+      if (!(await set('grant', name))) return;
       logger.info({ apiId, fromMs: head.grantedMs, toMs: leaseMs }, 'lease changed');
       return;
     }
     if (head.fencedMs <= head.grantedMs) return;
-    if (observation.lowering?.token !== head.token)
-      observation.lowering = { token: head.token, sinceMs: nowMs };
+    if (observation.lowering?.name !== head.leaseName)
+      observation.lowering = { name: head.leaseName, sinceMs: nowMs };
     if (nowMs - observation.lowering.sinceMs < fenceMs(head.fencedMs, this.#options.deposedMs)) return;
-    await set('fence-last', head.token);
+    await set('fence-last', head.leaseName);
   }
 
-  /** Ends the shared log's tokens where no API has any, and lowers their leeway to the largest of all APIs. */
+  /** Ends what the shared log lends where no API lends any time, and lowers for how long it is accepted to the longest of all APIs. */
   async #endPass(): Promise<void> {
-    const { token, leewayMs, largestMs } = this.#pass;
-    if (token === '') return;
+    const { name, outlivesMs, longestMs } = this.#pass;
+    if (name === '') return;
     const { store } = this.#options;
-    if (largestMs === undefined) await store.setTokens(SHARED_LOG, 'stop', token);
-    else if (largestMs < leewayMs) await store.setTokens(SHARED_LOG, 'lower', token, largestMs);
+    if (longestMs === undefined) await store.setLending(SHARED_LOG, 'stop', name);
+    else if (longestMs < outlivesMs) await store.setLending(SHARED_LOG, 'lower', name, longestMs);
   }
 
-  /** Ends the wait for a leeway one fence and this leeway after it was lowered. */
-  async #lowerLeeway(apiId: string, head: Head, observation: Observation): Promise<void> {
+  /** Lets changes wait for a shorter time one fence and the old time after it was lowered. */
+  async #lowerOutlives(apiId: string, head: Head, observation: Observation): Promise<void> {
     const { clock, deposedMs, store } = this.#options;
-    const { tokensFence: token, leewayMs, leewayFenceMs } = head;
-    if (token === '' || leewayFenceMs <= leewayMs) return void delete observation.loweringLeeway;
-    const earlier = observation.loweringLeeway;
-    if (earlier?.token !== token || earlier.leewayMs !== leewayMs)
-      observation.loweringLeeway = { token, leewayMs, sinceMs: clock.monotonicMs() };
-    const { sinceMs } = observation.loweringLeeway ?? { sinceMs: clock.monotonicMs() };
-    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + leewayFenceMs)
-      await store.setTokens(apiId, 'lower', token, leewayMs);
+    const { lendingName: name, outlivesMs, outlivesFenceMs } = head;
+    if (name === '' || outlivesFenceMs <= outlivesMs) return void delete observation.loweringOutlives;
+    const earlier = observation.loweringOutlives;
+    if (earlier?.name !== name || earlier.outlivesMs !== outlivesMs)
+      observation.loweringOutlives = { name, outlivesMs, sinceMs: clock.monotonicMs() };
+    const { sinceMs } = observation.loweringOutlives ?? { sinceMs: clock.monotonicMs() };
+    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + outlivesFenceMs)
+      await store.setLending(apiId, 'lower', name, outlivesMs);
   }
 
-  /** Ends the wait for tokens one fence and their leeway after they were switched off. */
-  async #endTokens(apiId: string, head: Head, observation: Observation): Promise<void> {
+  /** Ends the wait for outsiders one fence, and what lent time outlives it, after lending ended. */
+  async #endLending(apiId: string, head: Head, observation: Observation): Promise<void> {
     const { clock, deposedMs, store } = this.#options;
-    const { tokensFence: token } = head;
-    if (head.hasTokens || token === '') return void delete observation.endingTokens;
-    if (observation.endingTokens?.token !== token)
-      observation.endingTokens = { token, sinceMs: clock.monotonicMs() };
-    const { sinceMs } = observation.endingTokens;
-    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs)
-      await store.setTokens(apiId, 'fence-last', token);
+    const { lendingName: name } = head;
+    if (head.isLending || name === '') return void delete observation.endingLending;
+    if (observation.endingLending?.name !== name)
+      observation.endingLending = { name, sinceMs: clock.monotonicMs() };
+    const { sinceMs } = observation.endingLending;
+    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.outlivesFenceMs)
+      await store.setLending(apiId, 'fence-last', name);
   }
 
-  /** Removes one batch of a deleted API's keys; two fences, and the leeway of tokens, after the last batch, removes the API. */
+  /** Removes one batch of a deleted API's keys; two fences, and what lent time outlives them, after the last batch, the API. */
   async #takeApart(apiId: string, head: Head, observation: Observation, nowMs: number): Promise<void> {
     if (await this.#options.store.removeKeys(apiId)) return;
     observation.emptySinceMs ??= nowMs;
-    const leewayMs = head.tokensFence === '' ? 0 : head.leewayFenceMs;
-    if (nowMs - observation.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs) + leewayMs)
+    const outlivesMs = head.lendingName === '' ? 0 : head.outlivesFenceMs;
+    if (nowMs - observation.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs) + outlivesMs)
       return;
     if (!(await this.#options.store.forget(apiId))) return;
     this.#observations.delete(apiId);

@@ -2,17 +2,17 @@ import { backoffMs, type Clock, pause, Waker } from '../../process/clock.ts';
 import { ApiError, unavailable } from '../../rules/errors.ts';
 import type { BatchedChangeLog, LogEntry, Write } from '../log/change-log-port.ts';
 import { writeError } from '../log/write-error.ts';
-import { KEY_FIELDS, sequenceOf } from '../records/key-record.ts';
+import { KEY_FIELDS, NEVER_LENT, sequenceOf } from '../records/key-record.ts';
 import type { Fence, PendingEntry } from './fence.ts';
 
 /** Progress of a change, as updateKey returns it. */
 export interface Propagation {
   readonly state: 'complete' | 'pending';
-  /** Present if the API has tokens: of these, is any valid that is older than the change? */
+  /** Present if outsiders were lent time, as by tokens: may any of them still go by the state before the change? */
   readonly tokens?: 'complete' | 'pending';
   /**
    * `acks`: every registered verifier has applied the change. `fence`: verifiers that have not can no longer
-   * answer. Also present while only tokens are pending.
+   * answer. Also present while only outsiders are pending.
    */
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
@@ -31,7 +31,7 @@ export interface Propagation {
 }
 
 /**
- * Tells whether no verifier answers from the earlier state any more; tokens from before may still be valid. For answers that have
+ * Tells whether no verifier answers from the earlier state any more; outsiders may still. For answers that have
  * no room for a propagation, and callers that would change the same again and again.
  */
 export const isAtVerifiers = ({ state, by }: Pick<Propagation, 'state' | 'by'>): boolean =>
@@ -65,11 +65,11 @@ type Latest = Map<string, Change | ApiError>;
 interface Completed {
   readonly by: 'acks' | 'fence';
   /**
-   * Tokens from before the change have ended then, on the monotonic clock, milliseconds. Acknowledgements do not end them, but
-   * none lives longer than the lease under which it was issued, and a lease from after a change proves that its verifier has
-   * it; others accept it for its leeway more.
+   * The end of all that outsiders were lent before the change, on the monotonic clock, milliseconds. Acknowledgements do not end
+   * it, but nothing is lent for longer than the lease, and a lease from after a change proves that its verifier has the change;
+   * outsiders accept it for some time more.
    */
-  readonly tokensUntilMs: number;
+  readonly lentUntilMs: number;
 }
 
 /** Resolves when a change is complete at the verifiers. */
@@ -167,8 +167,8 @@ export class ChangeWriter {
   }
 
   /**
-   * Writes a change and resolves when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`. It waits for tokens
-   * only if they end within this time; otherwise it resolves with `pending` when verifiers are complete.
+   * Writes a change and resolves when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`. It waits for outsiders
+   * only if what they were lent ends within this time; otherwise it resolves with `pending` when verifiers are complete.
    * @param onWrite is called with the log entry as soon as it is written
    * @returns undefined if there is no such key or API. Rejects with SERVICE_UNAVAILABLE (not written, or
    * outcome unknown), CONFLICT (also if a failover lost the write and another write came after it) or
@@ -292,12 +292,12 @@ export class ChangeWriter {
     const replicated = !limits.replicated || logStatus.replicatedSequence >= sequence;
     const { age = '' } = logStatus;
     const restMs = age === '' ? 0 : fence.durationMs(logStatus.leaseMs) - Number(age);
-    const tokens = restMs > 0 ? 'pending' : 'complete';
+    const outside = restMs > 0 ? 'pending' : 'complete';
     const isApplied = logStatus.laggards === 0 && replicated;
     return {
       state: isApplied && restMs <= 0 ? 'complete' : 'pending',
       ...(isApplied && restMs > 0 ? { by: 'acks', completeBy: Math.ceil(clock.wallMs() + restMs) } : {}),
-      ...(age === '' ? {} : { tokens }),
+      ...(age === '' ? {} : { tokens: outside }),
       sequence,
       durable: replicated && (await durable(apiId)),
       verifiers: logStatus.followers,
@@ -507,7 +507,7 @@ export class ChangeWriter {
     const durability = durable(apiId);
     const endsAtMs = clock.monotonicMs() + Math.min(waitMs, limits.fenceWaitMs);
     const verdicts = await this.#hold(completion, endsAtMs - clock.monotonicMs());
-    const isComplete = verdicts !== undefined && (await this.#afterTokens(verdicts, endsAtMs));
+    const isComplete = verdicts !== undefined && (await this.#afterLent(verdicts, endsAtMs));
     const entries = [...watchedOf(latest)];
     // What was written again after a failover is on another server.
     const isDurable = await (entries.every((entry) => first.has(entry)) ? durability : durable(apiId));
@@ -518,12 +518,12 @@ export class ChangeWriter {
     const changes = [...latest.values()].filter((change): change is Change => !(change instanceof ApiError));
     const closesAtMs = Math.max(
       ...entries.map((each) => each.closesAtMs),
-      ...changes.map((change) => tokensUntilMs([change], change.watched)),
+      ...changes.map((change) => lentUntilMs([change], change.watched)),
     );
     const by = verdicts?.by ?? outcomeOf(entries);
     return {
       state: isComplete ? 'complete' : 'pending',
-      ...(changes.some(endsTokens) ? { tokens: isComplete ? 'complete' : 'pending' } : {}),
+      ...(changes.some(endsLent) ? { tokens: isComplete ? 'complete' : 'pending' } : {}),
       ...(by ? { by } : {}),
       sequence: last.sequence,
       durable: isDurable && entries.every(({ replicated }) => replicated),
@@ -533,13 +533,13 @@ export class ChangeWriter {
     };
   }
 
-  /** Waits for tokens from before a change if they end by `endsAtMs`; returns whether they have ended. */
-  async #afterTokens({ tokensUntilMs }: Completed, endsAtMs: number): Promise<boolean> {
+  /** Waits for what was lent before a change if it ends by `endsAtMs`; returns whether it has ended. */
+  async #afterLent({ lentUntilMs }: Completed, endsAtMs: number): Promise<boolean> {
     const { clock } = this.#options;
     for (;;) {
-      const restMs = tokensUntilMs - clock.monotonicMs();
+      const restMs = lentUntilMs - clock.monotonicMs();
       if (restMs <= 0) return true;
-      if (tokensUntilMs > endsAtMs || this.#stop.signal.aborted) return false;
+      if (lentUntilMs > endsAtMs || this.#stop.signal.aborted) return false;
       await this.#hold(new Promise<never>(() => undefined), Math.ceil(restMs));
     }
   }
@@ -565,30 +565,27 @@ function isStop({ operation, fields, successor }: Write): boolean {
   return operation !== 'noop';
 }
 
-/** Fields of a record that no token depends on. */
-const WITHOUT_TOKENS: ReadonlySet<string> = new Set(['n', 'm', 'E', 'l', 'L', 'C', 'B', 'D']);
-
-/** Tells whether tokens from before a change may say what is no longer so. */
-function endsTokens({ write, entry }: WrittenChange): boolean {
+/** Tells whether outsiders may go by what is no longer so. */
+function endsLent({ write, entry }: WrittenChange): boolean {
   const { operation, fields, successor } = write;
-  if (entry.tokenLeewayMs === undefined) return false;
-  if (operation === 'noop') return write.endsTokens === true;
+  if (entry.outlivesMs === undefined) return false;
+  if (operation === 'noop') return write.endsLent === true;
   return (
     operation !== 'update' ||
     successor !== undefined ||
-    Object.keys(fields).some((field) => !WITHOUT_TOKENS.has(field))
+    Object.keys(fields).some((field) => !NEVER_LENT.has(field))
   );
 }
 
-/** Returns when tokens from before the changes have ended, on the monotonic clock, milliseconds; 0 = there are none. */
-const tokensUntilMs = (changes: readonly WrittenChange[], { closesAtMs }: PendingEntry): number =>
-  Math.max(0, ...changes.filter(endsTokens).map(({ entry }) => closesAtMs + (entry.tokenLeewayMs ?? 0)));
+/** Returns when what was lent before the changes has ended, on the monotonic clock, milliseconds; 0 = nothing was. */
+const lentUntilMs = (changes: readonly WrittenChange[], { closesAtMs }: PendingEntry): number =>
+  Math.max(0, ...changes.filter(endsLent).map(({ entry }) => closesAtMs + (entry.outlivesMs ?? 0)));
 
 const completed = (
   by: 'acks' | 'fence',
   changes: readonly WrittenChange[],
   last?: PendingEntry,
-): Completed => ({ by, tokensUntilMs: last ? tokensUntilMs(changes, last) : 0 });
+): Completed => ({ by, lentUntilMs: last ? lentUntilMs(changes, last) : 0 });
 
 /** Returns by what all entries were settled; undefined = some are not. */
 function outcomeOf(entries: readonly PendingEntry[]): 'acks' | 'fence' | undefined {
@@ -606,7 +603,7 @@ async function together(completions: readonly Completion[]): Completion {
   const all = await Promise.all(completions);
   return {
     by: all.some(({ by }) => by === 'fence') ? 'fence' : 'acks',
-    tokensUntilMs: Math.max(0, ...all.map((each) => each.tokensUntilMs)),
+    lentUntilMs: Math.max(0, ...all.map((each) => each.lentUntilMs)),
   };
 }
 

@@ -985,19 +985,19 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     breaks: 'A token ends after the lease under which it was issued. (I26)',
     seed: TOKEN_SEEDS,
     file: LEASE,
-    edits: [['restMs - 2 * SKEW_MS;', 'restMs + SKEW_MS;']],
+    edits: [['restMs - 2 * SKEW_MS', 'restMs + SKEW_MS']],
   },
   'no margin for tokens': {
     breaks: 'A token is valid by a clock that is a second late. (I26)',
     seed: TOKEN_SEEDS + 4,
     file: LEASE,
-    edits: [['restMs - 2 * SKEW_MS;', 'restMs;']],
+    edits: [['restMs - 2 * SKEW_MS', 'restMs']],
   },
   'tokens by a wrong clock': {
     breaks: 'A verifier issues tokens though its clock is wrong. (I26)',
     seed: TOKEN_SEEDS + 1,
     file: LEASE,
-    edits: [['this.hasTokens && isRight', 'this.hasTokens && isRight !== undefined']],
+    edits: [['this.isLending && isRight', 'this.isLending && isRight !== undefined']],
   },
   'a kept token says what was': {
     breaks: 'A verifier hands out a token from before a change of the key. (I29)',
@@ -1024,11 +1024,11 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     edits: [
       [
         'const nowMs = this.#lanes.machine.wallMs();\n    const poolId',
-        "const { tokensFence, leewayFenceMs } = await this.run(asked.apiId, (state) => state.head(asked.apiId), 'read');\n    await new Promise((over) => this.#lanes.machine.after(500, () => over(undefined)));\n    const nowMs = this.#lanes.machine.wallMs();\n    const poolId",
+        "const { lendingName, outlivesFenceMs } = await this.run(asked.apiId, (state) => state.head(asked.apiId), 'read');\n    await new Promise((over) => this.#lanes.machine.after(500, () => over(undefined)));\n    const nowMs = this.#lanes.machine.wallMs();\n    const poolId",
       ],
       [
         'if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated };',
-        "if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated, tokenLeewayMs: tokensFence === '' ? undefined : leewayFenceMs } as LogEntry;",
+        "if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated, outlivesMs: lendingName === '' ? undefined : outlivesFenceMs } as LogEntry;",
       ],
     ],
   },
@@ -1039,7 +1039,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     edits: [
       [
         'if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
-        'if (isProven) epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0, reply.tokenAudiences);\n    if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
+        'if (isProven) epoch.lease.allowLending(sentAt, reply.leaseMs, reply.lendsAtMs ?? 0, reply.audiences);\n    if (isProven && prefix.position >= reply.sequence) {\n      epoch.lease.extend',
       ],
     ],
   },
@@ -1049,7 +1049,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     file: SWEEP,
     edits: [
       [
-        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs',
+        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.outlivesFenceMs',
         'clock.monotonicMs() >= sinceMs',
       ],
     ],
@@ -1058,7 +1058,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     breaks: 'A change is complete while others accept a token from before it after its end. (I26)',
     seed: TOKEN_SEEDS,
     file: WRITER,
-    edits: [['closesAtMs + (entry.tokenLeewayMs ?? 0)', 'closesAtMs']],
+    edits: [['closesAtMs + (entry.outlivesMs ?? 0)', 'closesAtMs']],
   },
   'status knows no leeway': {
     breaks: 'Another control plane says complete while others accept a token from before the change. (I26)',
@@ -1073,7 +1073,7 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     file: SWEEP,
     edits: [
       [
-        'sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs',
+        'sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.outlivesFenceMs',
         'sinceMs >= fenceMs(head.fencedMs, deposedMs)',
       ],
     ],
@@ -1082,22 +1082,22 @@ const OF_TOKENS: Readonly<Record<string, Mutant>> = {
     breaks: 'Changes of the shared log do not wait for the largest leeway of the APIs. (I26)',
     seed: TOKEN_SEEDS + 28,
     file: SWEEP,
-    edits: [['Math.max(this.#pass.largestMs ?? 0, head.leewayFenceMs)', '0']],
+    edits: [['Math.max(this.#pass.longestMs ?? 0, head.outlivesFenceMs)', '0']],
   },
   'a leeway lowered at once': {
     breaks: 'Changes wait for a lower leeway while others accept earlier tokens for the higher one. (I26)',
     seed: TOKEN_SEEDS + 100,
     file: SWEEP,
-    edits: [['sinceMs >= fenceMs(head.fencedMs, deposedMs) + leewayFenceMs', 'sinceMs >= 0']],
+    edits: [['sinceMs >= fenceMs(head.fencedMs, deposedMs) + outlivesFenceMs', 'sinceMs >= 0']],
   },
   'the shared log has no tokens': {
     breaks: 'Changes of the shared log do not wait for tokens of an API. (I26)',
     seed: TOKEN_SEEDS,
     file: SWEEP,
     edits: [
-      ["else if (head.tokensFence !== '')", "else if (head.tokensFence === '-')"],
+      ["else if (head.lendingName !== '')", "else if (head.lendingName === '-')"],
       [
-        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.leewayFenceMs',
+        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs) + head.outlivesFenceMs',
         'clock.monotonicMs() >= sinceMs',
       ],
     ],

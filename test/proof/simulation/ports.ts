@@ -20,7 +20,7 @@ import type {
   Write,
   WriteRefusal,
 } from '../../../shared/protocol/log/change-log-port.ts';
-import type { Head, LeaseStep, SweepStore, TokensStep } from '../../../shared/protocol/writer/sweep.ts';
+import type { Head, LeaseStep, LendingStep, SweepStore } from '../../../shared/protocol/writer/sweep.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
 import type { Machine } from './clock.ts';
@@ -414,9 +414,9 @@ export class SimulatedSweepStore implements SweepStore {
     return reply && replicated;
   }
 
-  async setTokens(apiId: string, step: TokensStep, token: string, leewayMs?: number): Promise<boolean> {
+  async setLending(apiId: string, step: LendingStep, name: string, outlivesMs?: number): Promise<boolean> {
     const { reply, replicated } = await this.#log.durably(apiId, (state) =>
-      state.setTokens(apiId, step, token, leewayMs),
+      state.setLending(apiId, step, name, outlivesMs),
     );
     return reply && replicated;
   }

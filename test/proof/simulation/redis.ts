@@ -30,8 +30,8 @@ import type {
 import { createKey, deletePointer, setPointer } from '../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../shared/protocol/log/new-log.ts';
 import { TOKEN_LEEWAY } from '../../../shared/protocol/timing.ts';
-import type { Head, LeaseStep, TokensStep } from '../../../shared/protocol/writer/sweep.ts';
-import { forgetRun, setLease, setTokens, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';
+import type { Head, LeaseStep, LendingStep } from '../../../shared/protocol/writer/sweep.ts';
+import { forgetRun, setLease, setLending, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';
 import {
   apiKeys,
   formatPointer,
@@ -155,12 +155,12 @@ export class RedisState extends Commands {
     return this.run(reapRun(apiId, killed));
   }
 
-  setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): boolean {
-    return this.run(setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token })).status === 'OK';
+  setLease(apiId: string, step: LeaseStep, leaseMs: number, name: string): boolean {
+    return this.run(setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, name })).status === 'OK';
   }
 
-  setTokens(apiId: string, step: TokensStep, token: string, leeway = 0): boolean {
-    return this.run(setTokens({ head: apiKeys(apiId).head, step, token, leeway }));
+  setLending(apiId: string, step: LendingStep, name: string, outlives = 0): boolean {
+    return this.run(setLending({ head: apiKeys(apiId).head, step, name, outlives }));
   }
 
   /** As apis.ts does. @param fence token of `fence-first`; `''` = the API had no tokens */
@@ -179,14 +179,14 @@ export class RedisState extends Commands {
 
   /** Reads what sweep-store.ts reads. */
   head(apiId: string): Head {
-    const { sequence, grantedMs, fencedMs, token, created, deleted, members } = this.api(apiId);
-    const { hasTokens, tokensFence, leewayMs, leewayFenceMs } = this.api(apiId);
+    const { sequence, grantedMs, fencedMs, leaseName, created, deleted, members } = this.api(apiId);
+    const { isLending, lendingName, outlivesMs, outlivesFenceMs } = this.api(apiId);
     const killed = (
       this.command('ZRANGEBYSCORE', apiKeys(apiId).members, '-inf', '(0') as readonly string[]
     ).map((name) => ({ name, kill: members.get(name) ?? 0 }));
     return {
-      ...{ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed },
-      ...{ hasTokens, tokensFence, leewayMs, leewayFenceMs },
+      ...{ sequence, grantedMs, fencedMs, leaseName, created, deleted, members: members.size, killed },
+      ...{ isLending, lendingName, outlivesMs, outlivesFenceMs },
     };
   }
 
@@ -289,23 +289,23 @@ export class ApiState {
     return Number(this.#head('Lf'));
   }
 
-  get token(): string {
+  get leaseName(): string {
     return this.#head('t');
   }
 
-  get hasTokens(): boolean {
+  get isLending(): boolean {
     return this.#head('T') !== '';
   }
 
-  get tokensFence(): string {
+  get lendingName(): string {
     return this.#head('Tf');
   }
 
-  get leewayMs(): number {
+  get outlivesMs(): number {
     return Number(this.#head('leeway') || TOKEN_LEEWAY.usualMs);
   }
 
-  get leewayFenceMs(): number {
+  get outlivesFenceMs(): number {
     return Number(this.#head('Wf') || TOKEN_LEEWAY.usualMs);
   }
 

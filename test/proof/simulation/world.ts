@@ -2,7 +2,7 @@ import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { DEFAULT_LIMIT } from '../../../shared/protocol/records/limit.ts';
 import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { Fence } from '../../../shared/protocol/writer/fence.ts';
-import { fenceTokens, Sweep } from '../../../shared/protocol/writer/sweep.ts';
+import { fenceLending, Sweep } from '../../../shared/protocol/writer/sweep.ts';
 import { ChangeWriter } from '../../../shared/protocol/writer/writer.ts';
 import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
@@ -180,7 +180,8 @@ export class World {
     if (!atStart) return;
     for (const apiId of [SHARED_LOG, ...this.plan.apiIds])
       for (const { state } of this.group.nodes)
-        for (const step of ['fence-first', 'grant'] as const) state.setTokens(apiId, step, 'first', leewayMs);
+        for (const step of ['fence-first', 'grant'] as const)
+          state.setLending(apiId, step, 'first', leewayMs);
   }
 
   #openSharedLog(roles: Roles): void {
@@ -349,7 +350,7 @@ export class World {
       logger: SILENT,
       leaseMs,
       deposedMs,
-      token: this.random.token,
+      newName: this.random.token,
     });
     void sweep.run();
     const process = { machine, log, store, changeWriter, sweep, leaseMs };
@@ -506,12 +507,13 @@ export class World {
   async switchTokens({ machine, store }: ControlPlaneProcess, apiId: string): Promise<void> {
     const token = this.random.token();
     try {
-      const { hasTokens, tokensFence, leewayMs } = await store.head(apiId);
-      const set = store.setTokens.bind(store);
-      const isDone = hasTokens
-        ? await set(apiId, 'stop', tokensFence)
-        : (await fenceTokens(set, apiId, token, leewayMs)) && (await store.updateApi(apiId, token, { T: 1 }));
-      this.note(machine.name, 'tokens', apiId, hasTokens ? 'off' : 'on', isDone);
+      const { isLending, lendingName, outlivesMs } = await store.head(apiId);
+      const set = store.setLending.bind(store);
+      const isDone = isLending
+        ? await set(apiId, 'stop', lendingName)
+        : (await fenceLending(set, apiId, token, outlivesMs)) &&
+          (await store.updateApi(apiId, token, { T: 1 }));
+      this.note(machine.name, 'tokens', apiId, isLending ? 'off' : 'on', isDone);
     } catch {
       this.note(machine.name, 'tokens', apiId, 'unknown');
     }
@@ -528,12 +530,12 @@ export class World {
     const turn = (this.#leewayTurns.get(apiId) ?? 0) + 1;
     this.#leewayTurns.set(apiId, turn);
     try {
-      const { tokensFence } = await store.head(apiId);
-      const set = store.setTokens.bind(store);
-      const isFenced = tokensFence === '' || (await fenceTokens(set, apiId, token, leewayMs));
+      const { lendingName } = await store.head(apiId);
+      const set = store.setLending.bind(store);
+      const isFenced = lendingName === '' || (await fenceLending(set, apiId, token, leewayMs));
       const isSet =
-        isFenced && (await store.updateApi(apiId, tokensFence === '' ? '' : token, { leeway: leewayMs }));
-      const write = { apiId, operation: 'noop', keyId: '', fields: {}, endsTokens: true } as const;
+        isFenced && (await store.updateApi(apiId, lendingName === '' ? '' : token, { leeway: leewayMs }));
+      const write = { apiId, operation: 'noop', keyId: '', fields: {}, endsLent: true } as const;
       const done = isSet ? await changeWriter.apply(write) : undefined;
       const isComplete = done?.state === 'complete' && this.#leewayTurns.get(apiId) === turn;
       if (isComplete) this.checker.leewayIs(apiId, leewayMs);

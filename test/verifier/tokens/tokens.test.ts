@@ -10,7 +10,7 @@ function granted(redisAheadMs = 0, tripMs = 0) {
   const sentAt = { monotonicMs: 0, wallMs: WALL_MS };
   clock.ms = tripMs;
   lease.extend(sentAt, 10_000);
-  lease.allowTokens(sentAt, 10_000, WALL_MS + redisAheadMs);
+  lease.allowLending(sentAt, 10_000, WALL_MS + redisAheadMs);
   const entry = {
     epoch: { apiId: 'shop', lease },
     expires: 0,
@@ -42,7 +42,7 @@ test('a token ends two seconds before the first lease', () => {
   clock.ms = 0;
   entry.links = {};
   expect(end()).toBeUndefined();
-  shared.allowTokens({ monotonicMs: 0, wallMs: WALL_MS }, 5000, WALL_MS);
+  shared.allowLending({ monotonicMs: 0, wallMs: WALL_MS }, 5000, WALL_MS);
   entry.join = { lease: shared };
   expect(end()).toBe(inS(3));
 });
@@ -76,7 +76,7 @@ test('none is issued at the end of a lease', () => {
 
 test('none is issued once the API has no tokens', () => {
   const { lease, end } = granted();
-  lease.allowTokens({ monotonicMs: 0, wallMs: WALL_MS }, 10_000, 0);
+  lease.allowLending({ monotonicMs: 0, wallMs: WALL_MS }, 10_000, 0);
   expect(end()).toBeUndefined();
 });
 
@@ -85,7 +85,7 @@ test('a token is signed once for a key and half its life', () => {
   const first = tokenOf();
   expect(JSON.parse(first ?? '')).toMatchObject({ aud: 'shop', exp: WALL_MS / 1000 + 8, permissions: [] });
   clock.ms = 3000;
-  lease.allowTokens({ monotonicMs: 3000, wallMs: WALL_MS + 3000 }, 10_000, WALL_MS + 3000);
+  lease.allowLending({ monotonicMs: 3000, wallMs: WALL_MS + 3000 }, 10_000, WALL_MS + 3000);
   expect([tokenOf(), issuer.counts.issued]).toEqual([first, 1]);
   clock.ms = 6000;
   expect([JSON.parse(tokenOf() ?? '').exp, issuer.counts.issued]).toEqual([inS(11), 2]);
@@ -106,16 +106,16 @@ test('an earlier token is not handed out past the lease', () => {
   const { lease, issuer, tokenOf } = granted();
   expect(tokenOf()).toBeDefined();
   const sentAt = { monotonicMs: 0, wallMs: WALL_MS };
-  lease.allowTokens(sentAt, 5000, WALL_MS);
+  lease.allowLending(sentAt, 5000, WALL_MS);
   expect(JSON.parse(tokenOf() ?? '').exp).toBe(inS(3));
-  lease.allowTokens(sentAt, 10_000, WALL_MS + 1001);
+  lease.allowLending(sentAt, 10_000, WALL_MS + 1001);
   expect([tokenOf(), issuer.counts]).toEqual([
     undefined,
     { issued: 2, off: 0, clock: 1, lease: 0, older: 0, large: 0 },
   ]);
-  lease.allowTokens(sentAt, 2000, WALL_MS);
+  lease.allowLending(sentAt, 2000, WALL_MS);
   expect([tokenOf(), issuer.counts.lease]).toEqual([undefined, 1]);
-  lease.allowTokens(sentAt, 10_000, 0);
+  lease.allowLending(sentAt, 10_000, 0);
   expect([tokenOf(), issuer.counts.off]).toEqual([undefined, 0]);
 });
 

@@ -14,7 +14,7 @@ import { deletePointer, setPointer } from '../../../../shared/protocol/log/new-k
 import { createApi } from '../../../../shared/protocol/log/new-log.ts';
 import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
 import { TOKEN_LEEWAY } from '../../../../shared/protocol/timing.ts';
-import { forgetApi, setLease, setTokens, sweepApi } from '../../../../shared/protocol/writer/sweep-store.ts';
+import { forgetApi, setLease, setLending, sweepApi } from '../../../../shared/protocol/writer/sweep-store.ts';
 import { deniedCommands } from '../../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
 import { reportStatus } from '../../../../shared/reports/status-report.ts';
@@ -228,7 +228,7 @@ describe('APIs', () => {
 
   test('have tokens only once changes wait for them', async () => {
     const step = (step: string, token: string, leeway: number = TOKEN_LEEWAY.usualMs) =>
-      run(setTokens({ head: 'head', step, token, leeway }));
+      run(setLending({ head: 'head', step, name: token, outlives: leeway }));
     const update = (fence: string) =>
       run(updateApi({ head: 'head', condition: '', now: 9, fence, fields: ['T', '1'] }));
     expect(await step('fence-first', 'a')).toBe(false);
@@ -250,7 +250,7 @@ describe('APIs', () => {
   test('have a longer leeway only once changes wait for it', async () => {
     await run(createApi({ head: 'head', members: [], now: 7, lease: 500, fields: [] }));
     const step = (step: string, token: string, leeway: number) =>
-      run(setTokens({ head: 'head', step, token, leeway }));
+      run(setLending({ head: 'head', step, name: token, outlives: leeway }));
     const update = async (fence: string, leeway: number | '') => {
       const fields = ['leeway', leeway];
       return (await run(updateApi({ head: 'head', condition: '', now: 9, fence, fields }))).status;
@@ -353,8 +353,8 @@ describe('APIs', () => {
   });
 
   test('change leases that fences wait out in full', async () => {
-    const set = (step: string, lease: number, token = 't') =>
-      run(setLease({ head: 'head', step, lease, token }));
+    const set = (step: string, lease: number, name = 't') =>
+      run(setLease({ head: 'head', step, lease, name }));
     const leases = () => at.redis.hmget('head', 'L', 'Lf', 't');
     expect(await set('grant', 500)).toEqual({ status: 'NO_API' });
     await at.redis.hset('head', { c: '1', L: '1000', Lf: '1000' });

@@ -21,17 +21,17 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
     wallMs: () => STARTED_MS + timeline.nowMs,
     after: (ms, run) => timeline.after(ms, run),
   };
-  const lease = { grantedMs: leaseMs, fencedMs: leaseMs, token: '' };
+  const lease = { grantedMs: leaseMs, fencedMs: leaseMs, leaseName: '' };
   const state = {
     head: {
       sequence: 1,
       ...lease,
       created: true,
       deleted: false,
-      hasTokens: false,
-      tokensFence: '',
-      leewayMs: 0,
-      leewayFenceMs: 0,
+      isLending: false,
+      lendingName: '',
+      outlivesMs: 0,
+      outlivesFenceMs: 0,
       members: 0,
       killed: [],
       ...start,
@@ -49,16 +49,16 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
     ids: async () => ['a'],
     head: async () => state.head,
     createSharedLog: async () => undefined,
-    setLease: async (_apiId, step, ms, token) => {
-      done(`${step} ${ms} ${token}`);
+    setLease: async (_apiId, step, ms, name) => {
+      done(`${step} ${ms} ${name}`);
       if (!state.grants) return false;
-      if (step === 'grant') set({ grantedMs: ms, token });
-      else set({ fencedMs: ms, token });
+      if (step === 'grant') set({ grantedMs: ms, leaseName: name });
+      else set({ fencedMs: ms, leaseName: name });
       return true;
     },
-    setTokens: async (_apiId, step, token) => {
-      done(`${step} ${token}`);
-      set(step === 'fence-last' ? { tokensFence: '' } : { hasTokens: false });
+    setLending: async (_apiId, step, name) => {
+      done(`${step} ${name}`);
+      set(step === 'fence-last' ? { lendingName: '' } : { isLending: false });
       return true;
     },
     removeKeys: async () => {
@@ -82,8 +82,8 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
   const fence = new Fence(log, clock, deposedMs, { settled: nothing, killed: nothing, reaped: nothing });
   const logger = createLogger('control-plane', 'silent');
   let n = 0;
-  const token = () => `t${++n}`;
-  const sweep = new Sweep({ store, log, fence, clock, logger, leaseMs, deposedMs, token });
+  const newName = () => `t${++n}`;
+  const sweep = new Sweep({ store, log, fence, clock, logger, leaseMs, deposedMs, newName });
   void sweep.run();
   return { timeline, state, set, steps, told: () => steps.map(({ step }) => step) };
 }
@@ -154,7 +154,7 @@ describe('a lease of the configuration', () => {
     const { timeline, state, told } = sweepOf({ grantedMs: 5000, fencedMs: 5000 });
     state.grants = false;
     await timeline.run(2500);
-    expect(told()).toEqual(['t1', 't2', 't3'].map((token) => `fence-first 10000 ${STARTED_MS}.${token}`));
+    expect(told()).toEqual(['t1', 't2', 't3'].map((name) => `fence-first 10000 ${STARTED_MS}.${name}`));
   });
 
   test('is granted at once if shorter', async () => {
@@ -167,13 +167,13 @@ describe('a lease of the configuration', () => {
   });
 
   test('is left to whoever started later', async () => {
-    const later = sweepOf({ grantedMs: 5000, fencedMs: 5000, token: `${STARTED_MS + 1}.other` });
+    const later = sweepOf({ grantedMs: 5000, fencedMs: 5000, leaseName: `${STARTED_MS + 1}.other` });
     await later.timeline.run(120_000);
     expect(later.told()).toEqual([]);
-    const same = sweepOf({ grantedMs: 5000, fencedMs: 5000, token: `${STARTED_MS}.other` });
+    const same = sweepOf({ grantedMs: 5000, fencedMs: 5000, leaseName: `${STARTED_MS}.other` });
     await same.timeline.run(120_000);
     expect(same.told()).toEqual([]);
-    const earlier = sweepOf({ grantedMs: 5000, fencedMs: 5000, token: `${STARTED_MS - 1}.other` });
+    const earlier = sweepOf({ grantedMs: 5000, fencedMs: 5000, leaseName: `${STARTED_MS - 1}.other` });
     await earlier.timeline.run(120_000);
     expect(earlier.told()).toHaveLength(2);
   });
@@ -181,11 +181,11 @@ describe('a lease of the configuration', () => {
 
 describe('tokens', () => {
   test('are waited for until a fence after their end', async () => {
-    const { timeline, set, steps, told } = sweepOf({ hasTokens: true, tokensFence: 'a' });
+    const { timeline, set, steps, told } = sweepOf({ isLending: true, lendingName: 'a' });
     await timeline.run(30_000);
-    set({ hasTokens: false });
+    set({ isLending: false });
     await timeline.run(35_000);
-    set({ tokensFence: 'b' });
+    set({ lendingName: 'b' });
     await timeline.run(90_000);
     expect(told()).toEqual(['fence-last b']);
     expect(steps[0]?.atMs).toBeGreaterThanOrEqual(35_000 + fenceMs(10_000, 0));

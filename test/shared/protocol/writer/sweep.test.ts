@@ -54,21 +54,21 @@ function sweepOver(members: Readonly<Record<string, number>>) {
     head: async (apiId): Promise<Head> => {
       visited.push(apiId);
       return {
-        ...{ sequence: sequences.get(apiId) ?? 0, grantedMs: LEASE_MS, fencedMs: LEASE_MS, token: '' },
+        ...{ sequence: sequences.get(apiId) ?? 0, grantedMs: LEASE_MS, fencedMs: LEASE_MS, leaseName: '' },
         ...{
           created: true,
           deleted: false,
-          hasTokens: false,
-          tokensFence: '',
-          leewayMs: 0,
-          leewayFenceMs: 0,
+          isLending: false,
+          lendingName: '',
+          outlivesMs: 0,
+          outlivesFenceMs: 0,
           members: members[apiId] ?? 0,
           killed: [],
         },
       };
     },
     setLease: refuse,
-    setTokens: refuse,
+    setLending: refuse,
     removeKeys: refuse,
     forget: refuse,
   };
