@@ -10,7 +10,12 @@ const SECRET = {
   description:
     'Where the secret comes from. Of a key: a file, which gets a new secret before the key exists, or the SHA-256 of a secret. Of a webhook: the file for its signing secret.',
 };
-const PATH = { type: 'string', minLength: 1, maxLength: 1024, description: 'Relative to this file.' };
+const PATH = {
+  type: 'string',
+  minLength: 1,
+  maxLength: 1024,
+  description: 'Relative to this file, or absolute.',
+};
 const secretOf = (kind: string) => ({
   type: 'object',
   additionalProperties: false,

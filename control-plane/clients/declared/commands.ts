@@ -1,6 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
-import { stringify } from 'yaml';
 import { systemClock } from '#shared/process/clock.ts';
 import { fileError } from '../cli/commands/checkpoint.ts';
 import { CliError } from '../cli/exit.ts';
@@ -9,11 +8,12 @@ import type { Session } from '../cli/session.ts';
 import { count, printable, time } from '../cli/terminal/output.ts';
 import { confirm } from '../cli/terminal/print-change.ts';
 import type { Change } from './compare.ts';
-import { fieldNames, fieldsOf } from './export.ts';
+import { exported } from './export.ts';
 import { type Declared, readDeclared } from './files.ts';
-import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
-import { type Call, READERS, readPresent } from './present.ts';
+import { KIND_NAMES, type Kind } from './kinds.ts';
+import { type Call, readPresent } from './present.ts';
 import { bring, type Comparison, compare, type Outcome, type Wish } from './run.ts';
+import { linesOf } from './words.ts';
 
 interface Options {
   readonly file?: readonly string[];
@@ -134,7 +134,7 @@ async function applyFiles(session: Session, options: Options): Promise<void> {
     );
     if (!isMore) return;
     agreed = changes;
-    session.note(`Compared with ${server}:\n${linesOf(changes)}`);
+    session.note(`Compared with ${server}:\n${planText(changes)}`);
     await agree(session, changes, options);
   });
   report(session, outcome, plan.changes.length > 0);
@@ -190,26 +190,22 @@ const MARKS = { create: '+', change: '~', delete: '-' } as const;
 function print(session: Session, { changes, server }: Pick<Plan, 'changes' | 'server'>): void {
   session.note(`Compared with ${server}:`);
   session.print({ server, changes: changes.map(({ action, id, fields }) => ({ action, id, fields })) }, () =>
-    linesOf(changes),
+    planText(changes),
   );
 }
 
-function linesOf(changes: readonly Change[]): string {
+function planText(changes: readonly Change[]): string {
   const lines: string[] = [];
   for (const { action, id, fields, driftedAt } of changes) {
     const drift = driftedAt === undefined ? '' : `  (changed by others since ${time(driftedAt)})`;
     lines.push(`${MARKS[action]} ${printable(id)}${drift}`);
     if (action === 'change')
-      for (const { field, before, after } of fields)
-        lines.push(`    ${field}: ${printable(valueText(before))} → ${printable(valueText(after))}`);
+      for (const change of fields) for (const line of linesOf(change)) lines.push(`    ${line}`);
   }
   const of = (action: Change['action']) => count(changes.filter((change) => change.action === action).length);
   const sum = `${of('create')} to create, ${of('change')} to change, ${of('delete')} to delete`;
   return [...lines, `${changes.length === 0 ? 'Nothing to change' : sum}.`].join('\n');
 }
-
-const valueText = (value: unknown) =>
-  value === undefined || value === null ? 'none' : JSON.stringify(value);
 
 const NAMED_MAX = 20;
 
@@ -260,12 +256,5 @@ async function exportFiles(
 ): Promise<void> {
   const { call } = await callOf(session);
   const kinds = kind ?? KIND_NAMES.filter((each) => each !== 'Key' || managedBy !== undefined);
-  for (const each of kinds) {
-    const names = fieldNames(each);
-    for (const answer of await READERS[each](call, [], managedBy, true)) {
-      if (managedBy !== undefined && answer['managedBy'] !== managedBy) continue;
-      if (rulesOf(each).ids.some((name) => answer[name] === undefined)) continue;
-      process.stdout.write(`---\n${stringify({ kind: each, ...fieldsOf(names, answer) })}`);
-    }
-  }
+  process.stdout.write(await exported(call, kinds, managedBy));
 }

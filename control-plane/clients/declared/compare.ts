@@ -240,6 +240,18 @@ function pruned(
       { code: 'CONFLICT' },
     );
   }
+  for (const { fields, id } of gone.filter(({ kind }) => kind === 'Permission')) {
+    const role = declared.find(
+      (each) =>
+        each.kind === 'Role' &&
+        ((each.fields['permissions'] ?? []) as readonly unknown[]).includes(fields['slug']),
+    );
+    if (role)
+      throw new CliError(
+        'USAGE',
+        `${role.place}: ${role.id}: permissions: --prune would delete ${id}, from all roles too; declare it, or take it out here`,
+      );
+  }
   const goWithIt = new Set(apis.map(({ fields }) => fields['apiId']));
   return gone
     .filter(({ kind, fields }) => kind !== 'Key' || !goWithIt.has(fields['apiId']))

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import Schema from 'typebox/schema';
 import {
   isAlias,
@@ -17,6 +17,7 @@ import { declaredDefinitions } from '../cli/declared-schema.ts';
 import { CliError } from '../cli/exit.ts';
 import { printable } from '../cli/terminal/output.ts';
 import { EXACT_TIME_RULE, exactTime } from '../client/exact-time.ts';
+import { msOf } from './durations.ts';
 import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
 
 /** Limits of what is read, so that no file exhausts the memory. */
@@ -68,8 +69,9 @@ function filesAt(paths: readonly string[]): string[] {
     try {
       if (!statSync(path).isDirectory()) return [path];
       return readdirSync(path, { recursive: true, withFileTypes: true })
-        .filter((entry) => entry.isFile() && /\.ya?ml$/.test(entry.name))
+        .filter((entry) => /\.ya?ml$/.test(entry.name) && (entry.isFile() || entry.isSymbolicLink()))
         .map((entry) => join(entry.parentPath, entry.name))
+        .filter((file) => statSync(file).isFile())
         .sort();
     } catch (error) {
       throw fileError(path, error);
@@ -89,6 +91,7 @@ export function readDeclared(paths: readonly string[]): Declared[] {
   const rules = validators();
   const faults: string[] = [];
   const all = new Map<string, Declared>();
+  const secrets = new Map<string, Declared>();
   let bytes = 0;
   for (const file of filesAt(paths)) {
     let text: string;
@@ -105,6 +108,11 @@ export function readDeclared(paths: readonly string[]): Declared[] {
       const twin = all.get(declared.id);
       if (twin)
         faults.push(`${declared.place}: ${declared.id} is declared at ${twin.place} already; keep one`);
+      const { file: secretFile } = declared.secret ?? {};
+      const other = secretFile === undefined ? undefined : secrets.get(secretFile);
+      if (other && other.id !== declared.id)
+        faults.push(`${declared.place}: secret.file: ${other.id} has the same; give each a file of its own`);
+      if (secretFile !== undefined) secrets.set(secretFile, declared);
       all.set(declared.id, declared);
       if (all.size > OBJECTS_MAX) throw new CliError('USAGE', `-f: more than ${OBJECTS_MAX} things`);
     }
@@ -154,6 +162,8 @@ function documentsIn(file: string, text: string, faults: string[]): YamlDocument
       if (isAlias(node) || (isNode && node.anchor !== undefined))
         faults.push(`${placeOf(offset)}: must have no anchor and no alias; write the value out`);
       else if (path.length > 2 * DEPTH_MAX) faults.push(`${placeOf(offset)}: ${TOO_DEEP}`);
+      else if (isScalar(node) && typeof node.value === 'number' && !isExact(node.value, node.source))
+        faults.push(`${placeOf(offset)}: ${EXACT_NUMBER_RULE}`);
       else if (isPair(node) && !(isScalar(node.key) && typeof node.key.value === 'string'))
         faults.push(
           `${placeOf((node.key as Node | null)?.range?.[0] ?? 0)}: the name of a field must be a text`,
@@ -180,6 +190,15 @@ function documentsIn(file: string, text: string, faults: string[]): YamlDocument
     return [{ value: document.toJS({ maxAliasCount: 0 }), at }];
   });
 }
+
+const EXACT_NUMBER_RULE =
+  'must be a number in decimal digits, and a whole one of at most 9007199254740991; write text in quotes';
+
+/** Tells whether a number is what people read: 017, 0o17, 0x1f, .nan and digits that would be rounded are not. */
+const isExact = (value: number, source = '') =>
+  /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(source) &&
+  Number.isFinite(value) &&
+  (!Number.isInteger(value) || Number.isSafeInteger(value));
 
 /** Returns how deep the brackets of a text are nested, before a parser follows them. */
 function nesting(text: string): number {
@@ -215,7 +234,8 @@ function declaredIn(
   }
   const { kind: _, secret, ...fields } = value as { secret?: Declared['secret'] } & Record<string, unknown>;
   const place = at();
-  const file = secret?.file && join(dirname(place.replace(/:\d+:\d+$/, '')), secret.file);
+  // Whole, so that a plan means the same file from another folder.
+  const file = secret?.file && resolve(dirname(place.replace(/:\d+:\d+$/, '')), secret.file);
   return {
     ...{ kind, id: idOf(kind, fields), place, fields: inMs(fields) as Declared['fields'] },
     ...(secret ? { secret: file ? { file } : secret } : {}),
@@ -275,8 +295,6 @@ function nearestIn(definition: object, path: readonly string[], name: string): s
   return near ? `; did you mean ${near}?` : `; there are ${names.join(', ')}`;
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
 /** Returns a value with its times in milliseconds, which files may have in words. */
 function inMs(value: unknown, name = ''): unknown {
   if (Array.isArray(value)) return value.map((item) => inMs(item));
@@ -284,6 +302,5 @@ function inMs(value: unknown, name = ''): unknown {
     return Object.fromEntries(Object.entries(value).map(([field, of]) => [field, inMs(of, field)]));
   if (typeof value !== 'string') return value;
   if (name === 'expires') return exactTime(value);
-  const [, amount, unit = ''] = (/^duration$|Ms$/.test(name) && /^(\d+)(ms|s|m|h|d)$/.exec(value)) || [];
-  return amount === undefined ? value : Number(amount) * (UNIT_MS[unit] ?? 1);
+  return (/^duration$|Ms$/.test(name) ? msOf(value) : undefined) ?? value;
 }

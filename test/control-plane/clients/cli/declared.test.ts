@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -156,7 +156,7 @@ test('absent is left alone, null removes, [] is none', async () => {
   await apply();
   const shown = async () => (await fleet.ok('permissions.listRoles', { managedBy: set }))[0];
   role('permissions: [b]\n');
-  expect((await diff()).stdout).toContain('permissions: ["a","b"] → ["b"]');
+  expect((await diff()).stdout).toContain('permissions: - a\n');
   await apply();
   expect(await shown()).toMatchObject({
     description: 'One',
@@ -381,10 +381,80 @@ test('what is exported applies with no change', async () => {
   write('shop.yaml', SHOP.replaceAll('acme', 'export').replaceAll('pro', 'plus'));
   await apply();
   const { stdout } = await run('export');
+  expect((await run('export')).stdout).toBe(stdout);
   expect(stdout).not.toMatch(/whsec_|secret/);
   rmSync(join(at, 'shop.yaml'));
   write('exported.yaml', stdout);
   expect(await diff('--prune')).toMatchObject({ status: 0, stdout: 'Nothing to change.\n' });
+});
+
+test('a difference is told in words, without what nobody changed', async () => {
+  begin();
+  const role = (limits: string, permissions: string) =>
+    write('a.yaml', `kind: Role\nname: ${set}\npermissions: [${permissions}]\nratelimits:\n${limits}`);
+  const stays = '  - { name: stays, limit: 5, duration: 60000, async: true }\n';
+  role(`${stays}  - { name: monthly, limit: 60000, interval: month }\n`, 'a, b');
+  await apply();
+  role(`  - { name: monthly, limit: 75000, interval: month }\n${stays.replace('60000', '1m')}`, 'b, c');
+  const { stdout } = await diff();
+  expect(stdout.split('\n').filter((line) => line.startsWith('    '))).toEqual([
+    '    permissions: - a, + c',
+    '    ratelimits.monthly.limit: 60,000 → 75,000',
+  ]);
+});
+
+test('a file is found where it is named: absolute, by a link, and from the folder of a plan', async () => {
+  begin();
+  const elsewhere = join(folder, `${set}-elsewhere`);
+  mkdirSync(elsewhere);
+  const secret = join(elsewhere, 'absolute');
+  writeFileSync(
+    join(elsewhere, 'linked.yaml'),
+    `${keyOf('linked', 'of-linked')}---\n${keyOf('absolute', 'x')}`.replace('secrets/x', secret),
+  );
+  symlinkSync(join(elsewhere, 'linked.yaml'), join(at, 'linked.yaml'));
+  const plan = join(at, 'plan.json');
+  expect((await run('plan', '-f', relative(process.cwd(), at), '-o', plan)).status).toBe(2);
+  expect(JSON.parse(readFileSync(plan, 'utf8')).declared).toMatchObject([
+    { secret: { file: join(at, 'secrets', 'of-linked') } },
+    { secret: { file: secret } },
+  ]);
+  expect((await run('apply', plan, '--yes')).status).toBe(0);
+  for (const file of [secret, join(at, 'secrets', 'of-linked')])
+    expect(await fleet.verdict(readFileSync(file, 'utf8').trim())).toBe('VALID');
+});
+
+test.each([
+  [
+    'that others may read',
+    (file: string) => writeFileSync(file, `${makeSecret('own')}\n`, { mode: 0o644 }),
+    'others may read',
+  ],
+  [
+    'that is short',
+    (file: string) => writeFileSync(file, 'short', { mode: 0o600 }),
+    'must have at least 24 characters',
+  ],
+  ['that is empty', (file: string) => writeFileSync(file, '', { mode: 0o600 }), 'has no secret'],
+  ['that is a folder', (file: string) => mkdirSync(file), 'illegal operation on a directory'],
+  [
+    'that leads nowhere',
+    (file: string) => symlinkSync(join(at, 'nowhere'), file),
+    'leads to a file that does not exist',
+  ],
+])('a file of a secret %s is refused by its name, and nothing is left behind', async (_what, make, fault) => {
+  begin();
+  mkdirSync(join(at, 'secrets'));
+  write('a.yaml', `${keyOf('bad', 'bad')}---\n${keyOf('good', 'good')}`);
+  make(join(at, 'secrets', 'bad'));
+  const { status, stderr } = await apply();
+  expect([status, stderr]).toEqual([
+    64,
+    expect.stringMatching(
+      new RegExp(`${join(at, 'secrets', 'bad')}.*${fault}|${fault}.*${join(at, 'secrets', 'bad')}`),
+    ),
+  ]);
+  expect(readdirSync(join(at, 'secrets')).filter((name) => !/^(bad|good)$/.test(name))).toEqual([]);
 });
 
 const keysNamed = (count: number) =>
@@ -417,7 +487,7 @@ test('killed anywhere, the next apply finishes', async () => {
   const calls = () => fleet.logged.filter((line) => /"msg":"request"/.test(line)).length;
   for (let n = 1; n <= 20; n++) {
     // An API would keep its name for some seconds, until its deletion is over.
-    if (n % 7 === 0) await clear(ALL_KINDS.replace(/^.*?---\n/s, ''));
+    if (n % 7 === 0) await clear(ALL_KINDS.replace('kept', `killed-${set}`));
     const { child, ended } = start(args, envOf(fleet));
     const before = calls();
     let isOver = false;
@@ -512,6 +582,18 @@ describe('a file is refused with its place', () => {
       'a time without a unit that there is',
       'kind: Role\nname: a\nratelimits: [{ name: r, limit: 1, duration: 60sec }]\n',
       /duration: must be integer, or must match pattern .*ms\|s\|m/,
+    ],
+    ...['017', '0o17', '0x1f', '.nan', '9007199254740993', '1e400'].map(
+      (number): [string, string, RegExp] => [
+        `the number ${number}`,
+        `kind: Identity\nexternalId: a\nmeta: { n: ${number} }\n`,
+        /a\.yaml:3:12: must be a number in decimal digits/,
+      ],
+    ),
+    [
+      'a file of two secrets',
+      'kind: Key\napiId: a\nname: a\nsecret: { file: x }\n---\nkind: Key\napiId: a\nname: b\nsecret: { file: x }\n',
+      /a\.yaml:6:1: secret\.file: Key a\/a has the same/,
     ],
     ['a missing name', 'kind: Key\napiId: shop\n', /a\.yaml:1:1: name: required/],
     ...[
