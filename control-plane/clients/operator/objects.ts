@@ -15,6 +15,11 @@ export const ON_DELETE = 'keyfence.io/on-delete';
 /** The annotation of a KeyApi with which its objects go without a call, where Keyfence is gone for good. */
 export const FORGET = 'keyfence.io/forget';
 
+/** The annotation of a KeyApi with the token that lets the objects that wait be deleted. */
+export const CONFIRM = 'keyfence.io/confirm';
+/** The annotation of a KeyApi with the number of keys that go with the API. */
+export const DELETE_ALL = 'keyfence.io/delete-all-keys';
+
 /** The ConfigMap that has the id of this installation. */
 export const INSTALLATION = 'keyfence-operator';
 
@@ -76,7 +81,10 @@ export interface KeyApi extends KubeObject {
     readonly takeFrom?: readonly string[];
     readonly allowedNamespaces?: { readonly matchLabels?: Readonly<Record<string, string>> };
   } & Readonly<Record<string, unknown>>;
-  readonly status?: Status;
+  readonly status?: Status & {
+    /** Deletions of objects since then, and the number of objects at the first of them. */
+    readonly deletions?: { readonly since?: string; readonly objects?: number; readonly count?: number };
+  };
 }
 
 export interface KeyRole extends KubeObject {
@@ -114,6 +122,10 @@ export const secretsIn = (namespace: string): Resource => ({ group: 'api/v1', pl
 export const configMapsIn = (namespace: string): Resource => ({
   ...{ group: 'api/v1', plural: 'configmaps', namespace },
 });
+/** The definitions of kinds. */
+export const definitions: Resource = {
+  ...{ group: 'apis/apiextensions.k8s.io/v1', plural: 'customresourcedefinitions' },
+};
 export const eventsIn = (namespace: string): Resource => ({ group: 'api/v1', plural: 'events', namespace });
 
 /** The kinds of Keyfence, by the names of their resources. */

@@ -1,6 +1,7 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Admin } from '../client/admin.ts';
+import { DeletionBrake } from './deletion-brake.ts';
 import { isHeld, release } from './finalizer.ts';
 import { Informer } from './informer.ts';
 import { KeyInventory, newInstallation, type OwnKey } from './key-inventory.ts';
@@ -11,7 +12,6 @@ import {
   apiKeysIn,
   type ConfigMap,
   configMapsIn,
-  FINALIZER,
   FORGET,
   INSTALLATION,
   type KeyApi,
@@ -106,8 +106,9 @@ export class Operator {
         relistMs: options.relistMs,
         onChange,
       });
-    this.#apis = informer(keyApis, (api) => {
-      this.#queue.add(nameOf('api', api));
+    this.#apis = informer(keyApis, (api, before) => {
+      this.#add('api', api, before);
+      if (before && essenceOf(before) === essenceOf(api)) return;
       this.#addKeys(({ spec }) => spec.api === apiIdOf(api));
       this.#addRecords(() => true);
     });
@@ -206,6 +207,18 @@ export class Operator {
           .filter((api) => apiIds === undefined || apiIds.includes(apiIdOf(api)))
           .flatMap(({ spec }) => spec.takeFrom ?? []),
     });
+    const brake = new DeletionBrake({
+      ...{ kube, clock },
+      onWaiting: (apiId) => {
+        const api = this.#declares(apiId);
+        if (api) this.#queue.addLater(nameOf('api', api));
+      },
+      declares: (apiId) => this.#declares(apiId),
+      uids: (apiId) =>
+        this.#allKeys()
+          .filter(({ spec }) => spec.api === apiId)
+          .map(({ metadata }) => metadata.uid),
+    });
     const records = <T extends KeyRole | KeyIdentity>(kind: RecordKind<T>) =>
       new RecordReconciler<T>({
         ...{ kind, kube, admin, inventory, reporter, takingBack },
@@ -214,16 +227,13 @@ export class Operator {
     this.#reconcilers = {
       ...{ roles: records(ROLES), identities: records(IDENTITIES) },
       apis: new ApiReconciler({
-        ...{ kube, admin, inventory, reporter, takingBack },
+        ...{ kube, admin, inventory, reporter, takingBack, brake },
         missing: (apiId) => this.#missingKeys.get(apiId),
-        isUsed: (apiId) =>
-          this.#allKeys().some(
-            ({ spec, metadata }) => spec.api === apiId && metadata.finalizers?.includes(FINALIZER) === true,
-          ),
+        isUsed: (apiId) => this.#isUsed(apiId),
         first: (apiId) => this.#declares(apiId),
       }),
       keys: new KeyReconciler({
-        ...{ kube, admin, inventory, reporter, takingBack, clock, ...(newSecret && { newSecret }) },
+        ...{ kube, admin, inventory, reporter, takingBack, brake, clock, ...(newSecret && { newSecret }) },
         allowed: (namespace, apiId) => this.#allowed(namespace, apiId),
         secret: (namespace, name) => this.#secrets.get(namespace)?.get(namespace, name),
       }),
@@ -331,7 +341,7 @@ export class Operator {
   /** Status is written by the operator itself, mostly; where a user did, that is soon corrected. */
   #add(kind: Kind, object: KubeObject, before: KubeObject | undefined): void {
     const name = nameOf(kind, object);
-    if (object.metadata.deletionTimestamp && isHeld(object.metadata))
+    if (kind !== 'api' && object.metadata.deletionTimestamp && isHeld(object.metadata))
       this.#going.set(`${name} ${object.metadata.uid}`, object);
     if (before && essenceOf(before) === essenceOf(object)) this.#queue.addLater(name);
     else this.#queue.add(name);
@@ -349,6 +359,17 @@ export class Operator {
 
   #addKeys(isMeant: (key: ApiKey) => boolean): void {
     for (const key of this.#allKeys()) if (isMeant(key)) this.#queue.add(nameOf('key', key));
+  }
+
+  /** Tells whether any namespace has objects with keys of an API, also one that is not this operator's. */
+  async #isUsed(apiId: string): Promise<boolean> {
+    const [{ group = '', plural = '' } = {}] = [...this.#keys.values()].map(({ resource }) => resource);
+    for (let next: string | undefined = ''; next !== undefined; ) {
+      const page: Page<ApiKey> = await this.#options.kube.list({ group, plural }, next || undefined);
+      if (page.items.some(({ spec, metadata }) => spec.api === apiId && isHeld(metadata))) return true;
+      next = page.next;
+    }
+    return false;
   }
 
   /** The oldest KeyApi of an API. */

@@ -1,9 +1,20 @@
 import { type Admin, AdminError } from '../client/admin.ts';
 import type { Operations } from '../client/interface.ts';
+import type { DeletionBrake } from './deletion-brake.ts';
 import { hold, isHeld, release } from './finalizer.ts';
 import type { KeyInventory, OwnKey } from './key-inventory.ts';
 import type { Kube } from './kube.ts';
-import { API_SPEC, apiIdOf, FORGET, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
+import {
+  API_SPEC,
+  apiIdOf,
+  DELETE_ALL,
+  definitions,
+  FORGET,
+  GROUP,
+  type KeyApi,
+  keyApis,
+  ON_DELETE,
+} from './objects.ts';
 import { orAbsent } from './record-kinds.ts';
 import { propagated, type Report, type Reporter, Unready } from './reporter.ts';
 import type { TakingBack } from './taking-back.ts';
@@ -19,8 +30,9 @@ interface ApiReconcilerOptions {
   readonly inventory: KeyInventory;
   readonly reporter: Reporter;
   readonly takingBack: TakingBack;
+  readonly brake: DeletionBrake;
   /** Tells whether objects that Keyfence has keys of declare keys of an API. */
-  readonly isUsed: (apiId: string) => boolean;
+  readonly isUsed: (apiId: string) => Promise<boolean>;
   /** The keys of an API that objects declared which are not there; undefined = not everything was listed twice yet. */
   readonly missing: (apiId: string) => readonly OwnKey[] | undefined;
   /** The oldest KeyApi of an API, which declares it; the others only wait. */
@@ -87,6 +99,7 @@ export class ApiReconciler {
               message: `the API ${apiId} was there before: its settings stay, and it outlives this object`,
             },
         missed(missing(apiId)),
+        this.#options.brake.condition(apiId),
       ],
     });
   }
@@ -97,7 +110,7 @@ export class ApiReconciler {
     const { uid, annotations } = object.metadata;
     if (!isHeld(object.metadata)) return undefined;
     const apiId = apiIdOf(object);
-    if (isUsed(apiId)) {
+    if (await isUsed(apiId)) {
       const message = `there are ApiKeys of the API ${apiId}; delete them first`;
       await reporter.report(object, keyApis, {
         conditions: [{ type: 'Ready', status: 'False', reason: 'InUse', message }],
@@ -116,6 +129,16 @@ export class ApiReconciler {
     if (annotations?.[ON_DELETE] === 'orphan') {
       if (isOurs) await admin.apis.updateApi({ apiId, managedBy: null });
     } else if (isOurs || !present) {
+      const kind = await kube.get(definitions, `keyapis.${GROUP}`);
+      if (kind?.metadata.deletionTimestamp) return void (await release(kube, keyApis, object.metadata));
+      const { total = 0 } = present ? await admin.apis.listKeys({ apiId, limit: 1 }) : {};
+      if (total > 0 && annotations?.[DELETE_ALL] !== String(total)) {
+        const message = `the API ${apiId} has ${total} keys that no object declares. To leave them, annotate this with ${ON_DELETE}=orphan; to delete them all, with ${DELETE_ALL}=${total}`;
+        await reporter.report(object, keyApis, {
+          conditions: [{ type: 'Ready', status: 'False', reason: 'InUse', message }],
+        });
+        return IN_USE_AGAIN_MS;
+      }
       // Of an API that is going, the answer about any key tells how far that has come.
       const { propagation } = present
         ? await admin.apis.deleteApi({ apiId, waitMs: WAIT_MS })

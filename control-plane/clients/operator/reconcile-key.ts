@@ -4,6 +4,7 @@ import { canBeSecret, generateKey, hashSecret, isWellFormed, startOf } from '#sh
 import { type Admin, AdminError } from '../client/admin.ts';
 import { EXACT_TIME_RULE, exactTime } from '../client/exact-time.ts';
 import type { Operations } from '../client/interface.ts';
+import type { DeletionBrake } from './deletion-brake.ts';
 import { hold, isHeld, release } from './finalizer.ts';
 import { type KeyInventory, type OwnKey, ownKey } from './key-inventory.ts';
 import { type Kube, KubeError } from './kube.ts';
@@ -11,6 +12,7 @@ import {
   type ApiKey,
   apiKeysIn,
   DIGEST,
+  definitions,
   GROUP,
   KEY_SPEC,
   ON_DELETE,
@@ -38,6 +40,8 @@ const GRACE_S = 3600;
 /** Longest wait for a change within one look at an object, which others wait for. */
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
+/** Time after which an object is looked at again whose deletion waits for a person. */
+const WAITING_AGAIN_MS = 5000;
 /** Time after which an object that its user must mend is looked at again, if nothing changes before. */
 const UNREADY_AGAIN_MS = 20_000;
 
@@ -48,6 +52,7 @@ export interface KeyReconcilerOptions {
   readonly clock: Clock;
   readonly reporter: Reporter;
   readonly takingBack: TakingBack;
+  readonly brake: DeletionBrake;
   /** Tells whether objects of a namespace may declare keys of an API, by the KeyApi that declares it. */
   readonly allowed: (namespace: string, apiId: string) => 'allowed' | 'not allowed' | 'no such API';
   /** The Secret as the watch last told of it; undefined = it knows none. */
@@ -73,6 +78,8 @@ export class KeyReconciler {
   readonly #options: KeyReconcilerOptions;
   /** By the names of objects, and the ids of their keys. */
   readonly #memories = new Map<string, Map<string, Memory>>();
+  /** Keys of objects whose deletion waits that no verifier accepts. */
+  readonly #stopped = new Set<string>();
 
   constructor(options: KeyReconcilerOptions) {
     this.#options = options;
@@ -384,12 +391,20 @@ export class KeyReconciler {
     if (!isHeld(object.metadata)) return undefined;
     const namespace = namespaceOf(object);
     const pending = await this.#letGo(object).catch((error: unknown) => {
+      if (error instanceof Unready) return error;
       // The API is gone with its KeyApi, and all its keys with it.
       const isDeclared = this.#options.allowed(namespace, object.spec.api) !== 'no such API';
       if (isDeclared || !(error instanceof AdminError && error.code === 'NOT_FOUND')) throw error;
       return undefined;
     });
     if (!pending) return void (await release(this.#options.kube, apiKeysIn(namespace), object.metadata));
+    if (pending instanceof Unready) {
+      const { reason, message } = pending;
+      await this.#options.reporter.report(object, apiKeysIn(namespace), {
+        conditions: [{ type: 'Ready', status: 'False', reason, message }],
+      });
+      return WAITING_AGAIN_MS;
+    }
     await this.#options.reporter.report(object, apiKeysIn(namespace), { conditions: [propagated(pending)] });
     return PENDING_AGAIN_MS;
   }
@@ -399,7 +414,12 @@ export class KeyReconciler {
     const keys = await this.#options.inventory.of(object.spec.api, object.metadata.uid);
     if (keys.length === 0) return undefined;
     if (object.metadata.annotations?.[ON_DELETE] === 'orphan') return void (await this.#orphan(object, keys));
-    return (await this.#deleteKeys(object, keys)) && PENDING_AGAIN_MS;
+    try {
+      return (await this.#deleteKeys(object, keys)) && PENDING_AGAIN_MS;
+    } catch (error) {
+      if (!(error instanceof Unready)) throw error;
+      return WAITING_AGAIN_MS;
+    }
   }
 
   /** Deletes or orphans all keys of an object; resolves as `#deleteAll` does. */
@@ -428,18 +448,42 @@ export class KeyReconciler {
     return propagation.state === 'pending' ? propagation : undefined;
   }
 
-  async #deleteKeys(
-    { spec: { api: apiId }, metadata: { uid } }: ApiKey,
-    keys: readonly OwnKey[],
-  ): Promise<Propagation | undefined> {
-    const { admin, inventory } = this.#options;
+  async #deleteKeys(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation | undefined> {
+    const { admin, inventory, brake } = this.#options;
+    const { uid } = object.metadata;
+    const { api: apiId } = object.spec;
+    if (await this.#isKindGoing()) return undefined;
+    const refusal = await brake.hold(object);
+    if (refusal !== undefined) {
+      if (object.spec.enabled === false) await this.#stop(object, keys);
+      throw new Unready('TooManyDeleted', refusal);
+    }
     let pending: Propagation | undefined;
     for (const key of keys) {
       const { propagation } = await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: WAIT_MS });
+      this.#stopped.delete(key.keyId);
       if (propagation.state === 'pending') pending = propagation;
       else await inventory.delete(uid, key);
     }
     return pending;
+  }
+
+  /** Disables the keys of an object whose deletion waits. */
+  async #stop(object: ApiKey, keys: readonly OwnKey[]): Promise<void> {
+    const { admin, inventory } = this.#options;
+    const managedBy = inventory.managedBy(object.metadata);
+    for (const { keyId } of keys) {
+      if (this.#stopped.has(keyId)) continue;
+      const change = { keyId, enabled: false, managedBy, waitMs: WAIT_MS };
+      const { propagation } = await admin.keys.updateKey(change);
+      if (propagation.state === 'complete') this.#stopped.add(keyId);
+    }
+  }
+
+  /** Tells whether all objects go because their kind does: their keys stay, with the names of their objects. */
+  async #isKindGoing(): Promise<boolean> {
+    const kind = await this.#options.kube.get(definitions, `apikeys.${GROUP}`);
+    return kind?.metadata.deletionTimestamp !== undefined;
   }
 
   /**

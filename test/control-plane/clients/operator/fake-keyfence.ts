@@ -81,6 +81,7 @@ export class FakeKeyfence {
       }),
       apis: group('apis', {
         listKeys: ({ apiId, managedByPrefix = '' }) => ({
+          total: [...this.keys.values()].filter((key) => key.apiId === apiId).length,
           keys: [...this.keys.values()].filter(
             (key) => key.apiId === apiId && (key.managedBy ?? '').startsWith(managedByPrefix),
           ),
