@@ -6,7 +6,7 @@ import { type Config, servedApis } from './config.ts';
 import { followCertificate } from './doors/http/tls.ts';
 import { createEngine, type Engine, followerLog } from './engine.ts';
 import { type Addresses, openListeners } from './listeners.ts';
-import { Metrics, watchServer, watchState, watchTokens, watchUpstreams } from './metrics/metrics.ts';
+import { Metrics, watchServer, watchState, watchUpstreams } from './metrics/metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
@@ -72,7 +72,7 @@ export async function startVerifier(
   });
   watchState(metrics.registry, verifier, apiIds, engine);
   watchServer(metrics.registry, listeners, certificate);
-  watchTokens(metrics.registry, listeners.tokens);
+  for (const extra of listeners.extras) extra.watch(metrics.registry);
   watchUpstreams(metrics.registry, listeners.relays, listeners.costFaults);
   const { address, proxyAddress, grpcAddress } = listeners;
   void ready.then((isDone) => {

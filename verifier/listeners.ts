@@ -1,8 +1,9 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { TokenKeys } from '#shared/tokens/token-keys.ts';
 import { type Config, servedApis } from './config.ts';
+import type { Stamp } from './core/ports.ts';
+import { StampedVerdicts } from './core/stamped.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import { listenGrpc } from './doors/grpc/server.ts';
 import { AnonymousLimit } from './doors/http/anonymous-limit.ts';
@@ -11,10 +12,11 @@ import { ClientIps } from './doors/http/credentials.ts';
 import type { Certificate } from './doors/http/tls.ts';
 import type { LaneCounts } from './doors/lane/lane.ts';
 import type { Engine } from './engine.ts';
+import type { Extra } from './extra.ts';
 import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
 import { type CostFaults, createProxy } from './proxy/proxy.ts';
 import type { UpstreamStats } from './proxy/upstream.ts';
-import { TokenIssuer, VerdictsWithTokens } from './tokens/tokens.ts';
+import { tokens } from './tokens/plug.ts';
 import { createVerifierServer } from './verifier-server.ts';
 
 /** The addresses of a verifier. */
@@ -36,8 +38,7 @@ interface Listeners extends Addresses {
   /** Statistics of the requests passed on, keyed by the name of the upstream server. */
   readonly relays: Readonly<Record<string, UpstreamStats>>;
   readonly costFaults: CostFaults;
-  /** Counts of tokens; undefined = none are issued. */
-  readonly tokens: TokenIssuer['counts'] | undefined;
+  readonly extras: readonly Extra[];
   /** Makes health checks report that traffic may come. */
   ready(): void;
   /** Accepts no more connections, which other processes on the same ports take. */
@@ -72,18 +73,18 @@ export async function openListeners(options: {
   const { holds, rateLimits } = meter;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
     config;
-  const authz = authzSettings(config, clock, log);
+  const extras = [tokens(config, clock)];
+  const stamps = extras.flatMap(({ stamp = [] }) => stamp);
+  const authz = authzSettings(config, stamps, clock, log);
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
-  const tokenKeys = config.TOKEN_KEY.length > 0 ? new TokenKeys(config, clock) : undefined;
-  const tokens = tokenKeys && new TokenIssuer(tokenKeys, clock);
-  const forGateways = tokens && config.AUTHZ_TOKEN ? new VerdictsWithTokens(verifier, tokens) : verifier;
+  const forGateways = stamps.length > 0 ? new StampedVerdicts(verifier, stamps) : verifier;
   const needsRootKey = config.VERIFY_ROOT_KEYS === 'required';
   if (needsRootKey) callers.prepare();
   const contract = {
     ...{ id, verifier, holds, rateLimits, refusals, limits: config, log, authz, routes, crowded },
-    ...{ tokens, tokenKeys, forGateways },
+    ...{ extras, forGateways },
     ...(needsRootKey ? { callers } : {}),
   };
 
@@ -109,7 +110,7 @@ export async function openListeners(options: {
     },
     lane: sumOf([server, local, proxy].flatMap((each) => (each ? [each.lane] : []))),
     relays: { control_plane: forward ? forward.stats : NO_RELAY, api: proxy ? proxy.stats : NO_RELAY },
-    tokens: tokens?.counts,
+    extras,
     costFaults: proxy?.costFaults ?? { invalid: 0, missing: 0, short: 0 },
     ready() {
       if (grpc) grpc.serving = true;
@@ -149,12 +150,17 @@ function openGrpc(
   return listenGrpc({ ...gateway, host, port, isShared, limits: config });
 }
 
-const authzSettings = (config: Config, clock: Clock, log: Pick<Logger, 'error'>): AuthzSettings => ({
+const authzSettings = (
+  config: Config,
+  stamps: readonly Stamp[],
+  clock: Clock,
+  log: Pick<Logger, 'error'>,
+): AuthzSettings => ({
   needsApi: servedApis(config).length === 0,
   wrongQuestions: new WrongQuestions(log, clock),
   sources: config.CREDENTIAL_SOURCES,
   withMeta: config.AUTHZ_META,
-  withToken: config.AUTHZ_TOKEN,
+  stamps: stamps.map(({ header }) => header),
   resourceMetadata: config.RESOURCE_METADATA_URL?.href,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',
   clientIps: new ClientIps(config.CLIENT_IP_HEADER, config.TRUSTED_PROXIES),

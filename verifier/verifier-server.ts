@@ -1,13 +1,9 @@
 import { readFileSync } from 'node:fs';
-import type { ServerResponse } from 'node:http';
 import { asset } from '#shared/assets.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
-import { JWKS_CACHE, type TokenKeys } from '#shared/tokens/token-keys.ts';
-import type { Callers } from './core/callers.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './doors/http/authz.ts';
 import { getSelfRoute } from './doors/http/get-self.ts';
@@ -25,11 +21,9 @@ import {
 import type { Certificate } from './doors/http/tls.ts';
 import { releaseRoute, V1, V2, verifyKeyRoute } from './doors/http/verify-key.ts';
 import { FastLane, type LaneCounts } from './doors/lane/lane.ts';
+import type { CallParts, Extra } from './extra.ts';
 import type { HoldEnder } from './metering/holds.ts';
 import type { RateLimiter } from './metering/rate-limits.ts';
-import type { ANSWERED_HERE } from './proxy/control-plane-proxy.ts';
-import { issueTokenRoute } from './tokens/issue-token.ts';
-import type { TokenIssuer } from './tokens/tokens.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {
@@ -37,32 +31,24 @@ export interface VerifierServer extends Listener {
 }
 
 /** The parts that answer the calls of a verifier. */
-interface Called {
-  readonly verifier: VerdictSource;
+interface Called extends CallParts {
   readonly holds?: HoldEnder;
   readonly rateLimits?: RateLimiter;
-  readonly callers?: Callers | undefined;
-  readonly refusals?: RefusalLog | undefined;
-  /** undefined = no tokens are issued. */
-  readonly tokens?: TokenIssuer | undefined;
+  readonly extras?: readonly Extra[] | undefined;
 }
-
-type Call = `/v${1 | 2}/${(typeof ANSWERED_HERE)[number]}` | '/oauth2/introspect';
 
 /** Returns the calls that a verifier answers, by their paths. Each asks `callers` first, but getSelf. */
 export const callRoutes = (
   called: Called,
   bodyBytesMax: number,
-): Readonly<Partial<Record<Call, { readonly POST: Handler }>>> => {
-  const { verifier, holds, rateLimits, callers, tokens } = called;
+): Readonly<Record<string, { readonly POST: Handler }>> => {
+  const { verifier, holds, rateLimits, callers, extras = [] } = called;
   const nowMs = systemClock.wallMs;
   return {
     '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, bodyBytesMax, called) },
     '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, bodyBytesMax, called) },
     '/v1/keys.getSelf': { POST: getSelfRoute(verifier, nowMs) },
-    ...(tokens
-      ? { '/v1/keys.issueToken': { POST: issueTokenRoute(verifier, bodyBytesMax, { ...called, tokens }) } }
-      : {}),
+    ...Object.assign({}, ...extras.map(({ calls }) => calls?.(called, bodyBytesMax))),
     '/oauth2/introspect': { POST: introspectRoute(verifier, bodyBytesMax, called) },
     ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, bodyBytesMax, called) } } : {}),
     ...(rateLimits ? rateLimitRoutes(rateLimits, bodyBytesMax, callers) : {}),
@@ -76,8 +62,7 @@ export const callRoutes = (
  * @param options.rateLimits undefined = `ratelimit.limit` is not answered
  * @param options.callers undefined = anybody may ask about keys and rate limits
  * @param options.refusals undefined = nobody remembers refusals
- * @param options.tokens undefined = no tokens are issued
- * @param options.tokenKeys undefined = they have no public keys
+ * @param options.extras add calls and documents
  * @param options.forGateways answers gateways; undefined = `verifier`
  * @param options.authz undefined = gateways get no answer
  * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
@@ -91,14 +76,13 @@ export function createVerifierServer(
     log: Pick<Logger, 'error'>;
     authz?: AuthzSettings;
     forGateways?: VerdictSource;
-    tokenKeys?: TokenKeys | undefined;
     routes?: Partial<Routes>;
     crowded?: () => void;
     certificate?: Certificate | undefined;
   },
 ): VerifierServer {
   const { verifier, forGateways = verifier, holds, callers, refusals, limits, log, authz } = options;
-  const { routes, crowded, certificate, tokenKeys } = options;
+  const { routes, crowded, certificate, extras = [] } = options;
   const route = createRouter({
     exact: {
       ...callRoutes(options, limits.BODY_BYTES_MAX),
@@ -111,7 +95,7 @@ export function createVerifierServer(
           answer(response, 200, 'application/json', OPENAPI);
         },
       },
-      ...(tokenKeys ? documentRoutes(tokenKeys) : {}),
+      ...Object.assign({}, ...extras.map(({ documents }) => documents)),
       ...routes?.exact,
     },
     below: [...(authz ? authzRoutes(forGateways, authz, refusals) : []), ...(routes?.below ?? [])],
@@ -145,18 +129,6 @@ export function createVerifierServer(
       : {}),
   });
   return Object.assign(listener, { lane });
-}
-
-/** Returns the routes of the public keys of tokens. */
-function documentRoutes(keys: TokenKeys): Routes['exact'] {
-  const routes = Object.entries(keys.documents()).map(([path, document]) => {
-    const GET = (_request: unknown, response: ServerResponse) => {
-      response.setHeader('Cache-Control', JWKS_CACHE);
-      answer(response, 200, 'application/json', document());
-    };
-    return [path, { GET }];
-  });
-  return Object.fromEntries(routes);
 }
 
 /** The document that `npm run docs` writes. */

@@ -16,6 +16,7 @@ import { operations } from '../../control-plane/operations.ts';
 import { deposedMsOf } from '../../control-plane/parts.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { creditCounts } from '../../shared/metering/pools.ts';
+import { systemClock } from '../../shared/process/clock.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/protocol/records/key-record.ts';
 import { PROTOCOL } from '../../shared/protocol/records/protocol.ts';
@@ -33,9 +34,9 @@ import {
   Metrics as VerifierMetrics,
   watchServer,
   watchState,
-  watchTokens,
   watchUpstreams,
 } from '../../verifier/metrics/metrics.ts';
+import { tokens } from '../../verifier/tokens/plug.ts';
 import { callRoutes } from '../../verifier/verifier-server.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
@@ -77,7 +78,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     requestsInFlight: 0,
     lane: { answered: 0, delegated: 0, handedOver: 0 },
   });
-  watchTokens(verifierMetrics.registry);
+  TOKENS.watch(verifierMetrics.registry);
   watchUpstreams(verifierMetrics.registry, {}, { invalid: 0, missing: 0, short: 0 });
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
@@ -273,6 +274,11 @@ function conditionalCalls(): string {
 
 type Called = Parameters<typeof callRoutes>[0];
 
+const TOKENS = tokens(
+  { TOKEN_KEY: ['of documents, which sign nothing'], TOKEN_ISSUER: '', AUTHZ_TOKEN: false },
+  systemClock,
+);
+
 /** Returns the calls that a verifier answers itself, though CONTROL_PLANE_URL is set. */
 function answeredHere(): string {
   const paths = Object.keys(callRoutes({ holds: {}, rateLimits: {} } as unknown as Called, 0));
@@ -285,7 +291,7 @@ async function rootKeyCallsTable(): Promise<string> {
   const callers = {
     admit: (_authorization: unknown, kind: keyof typeof PERMISSIONS) => Promise.reject(new Asked(kind)),
   };
-  const called = { verifier: {}, holds: {}, rateLimits: {}, tokens: {}, callers } as unknown as Called;
+  const called = { verifier: {}, holds: {}, rateLimits: {}, extras: [TOKENS], callers } as unknown as Called;
   for (const [path, { POST }] of Object.entries(callRoutes(called, 0))) {
     const asked = await Promise.resolve(
       POST({ headers: {}, url: path } as never, {} as never, '', {} as never),

@@ -112,7 +112,7 @@ export class ScriptedAnswers implements VerdictSource {
       return { code: 'INSUFFICIENT_PERMISSIONS', entry };
     const ruled = ruleOn(entry, question, Date.now());
     if (ruled.code !== 'VALID' || isRecheck) return ruled;
-    const verdict = key === 'permitted' ? ruled : { ...ruled, token: `token.of.${key}` };
+    const verdict = key === 'permitted' ? ruled : { ...ruled, stamps: { 'X-Key-Token': `token.of.${key}` } };
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
     if (entry.pool === '') return verdict;
     const left = key === 'poor' ? 3 : 0;

@@ -62,7 +62,14 @@ export function verifierSubject(
     callers,
     limits: { ...limits, ...changed },
     log: { error: () => undefined },
-    authz: { sources, withMeta: true, withToken: true, allowPreflight: true, needsApi: false, clientIps },
+    authz: {
+      sources,
+      withMeta: true,
+      stamps: ['X-Key-Token'],
+      allowPreflight: true,
+      needsApi: false,
+      clientIps,
+    },
   });
   return new Subject(server, answers, PROBE);
 }

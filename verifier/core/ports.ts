@@ -49,6 +49,19 @@ export interface MeterHost {
   ): { readonly entry: Entry; readonly effectivePermissions: EffectivePermissions | undefined } | undefined;
 }
 
+/** Adds to good verdicts what says so to others, such as a token. */
+export interface Stamp {
+  /** The header in which gateways and proxy mode pass it on. They always send it; it is empty if there is no stamp. */
+  readonly header: string;
+  /** Returns true if verdicts on this key have the stamp. */
+  applies(verdict: Verdict): boolean;
+  /**
+   * Returns the stamp; `''` = there is none now.
+   * @param now a verdict on the key that was decided in this synchronous block; undefined = memory has none
+   */
+  value(now: Verdict | undefined): string;
+}
+
 /** The result of a look-up: a key, which is in memory now, or the verdict on a secret without a key for which this verifier answers. */
 export type LookedUp =
   | { readonly kind: 'key'; readonly entry: Entry }

@@ -297,6 +297,17 @@ export const VERDICT_FIELDS = {
   } satisfies VerdictField<Hold>,
 };
 
+/** The fields that doors show elsewhere than in bodies: in a header for the API behind a gateway, and in the metadata of Envoy. */
+export const DOOR_FIELDS = [
+  { field: 'keyId', header: 'X-Key-Id', isInMetadata: true },
+  { field: 'apiId', header: 'X-Key-Api-Id', isInMetadata: true },
+  { field: 'name', header: 'X-Key-Name', isInMetadata: false },
+  { field: 'externalId', header: 'X-Key-External-Id', isInMetadata: true },
+  { field: 'environment', header: undefined, isInMetadata: true },
+  { field: 'roles', header: undefined, isInMetadata: true },
+  { field: 'permissions', header: undefined, isInMetadata: true },
+] as const;
+
 const placeValues = (places: readonly LimitOutcome[]): readonly PlaceValues[] =>
   places.map(({ limit: { name, limit }, remaining, exceeded }) => ({ name, limit, remaining, exceeded }));
 

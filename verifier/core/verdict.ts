@@ -21,8 +21,8 @@ export interface Verdict {
   readonly effectivePermissions?: EffectivePermissions | undefined;
   /** The hold that the question asked for; undefined = it did not, or the key was refused. */
   readonly hold?: Hold;
-  /** A token for the API behind a gateway; undefined = there is none. */
-  readonly token?: string;
+  /** Stamps for the API behind a gateway, by their headers; undefined = none. */
+  readonly stamps?: Readonly<Record<string, string>> | undefined;
 }
 
 /** The state of a rate limit or a concurrency limit after a verification. */

@@ -17,7 +17,6 @@ import type { LaneCounts } from '../doors/lane/lane.ts';
 import type { Metering } from '../metering/metering.ts';
 import type { CostFaults } from '../proxy/proxy.ts';
 import type { UpstreamStats } from '../proxy/upstream.ts';
-import { newTokenCounts } from '../tokens/tokens.ts';
 
 const DROP_REASONS: readonly DropReason[] = [
   'noreg',
@@ -403,24 +402,6 @@ export function watchServer(
   gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
     'Requests in progress. At 10,000, further ones get 503.',
   );
-}
-
-/** Registers the metrics of tokens, which are read at each scrape. */
-export function watchTokens(registry: Registry, counts = newTokenCounts()): void {
-  metricMakers(registry)
-    .count('keyfence_tokens_issued_total', () => counts.issued)
-    .help('Tokens that were signed. At gateways and in proxy mode, one serves many requests of a key.');
-  new Counter({
-    name: 'keyfence_tokens_refused_total',
-    help: "Good keys that got no token, by reason; at gateways and in proxy mode, the header was empty. off: keys.issueToken was called for a key whose API has no tokens. clock: this machine's clock differs from that of Redis by more than a second, or Redis answered late. lease: Redis has not answered for seconds, or the key has just changed. older: a control plane of an older release makes changes and does not wait for tokens, so for 10 s there are none; upgrade it. large: the token was longer than 2 KiB; give the key fewer permissions, or call keys.issueToken.",
-    labelNames: ['reason'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      const { issued: _issued, ...refused } = counts;
-      for (const [reason, count] of Object.entries(refused)) this.inc({ reason }, count);
-    },
-  });
 }
 
 /**

@@ -1,13 +1,12 @@
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError, type ErrorCode, unavailable } from '#shared/rules/errors.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
-import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
 import { DEFAULT_REQUIREMENTS, KEY_LENGTH_MAX, questionAbout, requiring } from '../core/question.ts';
 import type { VerdictSource } from '../core/verdict.ts';
 import { readJson } from '../doors/http/json-body.ts';
 import { answerJson } from '../doors/http/respond.ts';
 import type { Handler } from '../doors/http/server.ts';
+import type { CallParts } from '../extra.ts';
 import type { Issue, NoToken, TokenIssuer } from './tokens.ts';
 
 const AUDIENCE_LENGTH_MAX = 256;
@@ -26,15 +25,8 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
 export function issueTokenRoute(
   verifier: VerdictSource,
   bodyBytesMax: number,
-  {
-    tokens,
-    callers,
-    refusals,
-  }: {
-    readonly tokens: TokenIssuer;
-    readonly callers?: Callers | undefined;
-    readonly refusals?: RefusalLog | undefined;
-  },
+  tokens: TokenIssuer,
+  { callers, refusals }: Omit<CallParts, 'verifier'>,
 ): Handler {
   return async (request, response, requestId) => {
     const { authorization } = request.headers;

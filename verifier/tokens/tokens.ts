@@ -3,8 +3,8 @@ import type { Clock } from '#shared/process/clock.ts';
 import { flattenString } from '#shared/process/flatten-string.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { TokenKeys } from '#shared/tokens/token-keys.ts';
-import type { Question } from '../core/question.ts';
-import type { Verdict, VerdictSource } from '../core/verdict.ts';
+import type { Stamp } from '../core/ports.ts';
+import type { Verdict } from '../core/verdict.ts';
 import { showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../core/verdict-body.ts';
 
 /** A key about which a token may be issued at this instant, and the token's end. */
@@ -104,41 +104,28 @@ interface Kept extends Pick<Issue, 'endS' | 'audiences'>, Pick<VerdictWithKey, '
 }
 
 /**
- * A verdict source whose good verdicts have a token, if the key's API has tokens. A token that is kept is handed out again only
- * if it could be issued at this instant: its key is good, and it says the same and ends no later. It then has at least half the
- * life of a new one.
+ * Stamps verdicts with a token, if the key's API has tokens. A token that is kept is handed out again only if it could be issued at
+ * this instant: its key is good, and it says the same and ends no later. It then has at least half the life of a new one.
  */
-export class VerdictsWithTokens implements VerdictSource {
-  readonly #verifier: VerdictSource;
+export class TokenStamp implements Stamp {
+  readonly header = 'X-Key-Token';
   readonly #issuer: TokenIssuer;
   readonly #kept = new LRUCache<Entry, Kept>({ max: KEPT_MAX });
 
-  constructor(verifier: VerdictSource, issuer: TokenIssuer) {
-    this.#verifier = verifier;
+  constructor(issuer: TokenIssuer) {
     this.#issuer = issuer;
   }
 
-  decide(question: Question): Verdict | undefined {
-    const verdict = this.#verifier.decide(question);
-    return verdict?.code === 'VALID' && !question.isRecheck ? this.#withToken(verdict, verdict) : verdict;
+  applies({ entry }: Verdict): boolean {
+    return entry?.epoch.lease.isLending === true;
   }
 
-  async lookUp(question: Question): Promise<Verdict> {
-    const verdict = await this.#verifier.lookUp(question);
-    if (verdict.code !== 'VALID' || question.isRecheck || !hasTokens(verdict)) return verdict;
-    // A change may have come since the verdict.
-    return this.#withToken(verdict, this.#verifier.decide({ ...question, isRecheck: true }));
-  }
-
-  /** @param now a verdict on the same key, decided in this synchronous block */
-  #withToken(verdict: Verdict, now: Verdict | undefined): Verdict {
-    if (!hasTokens(verdict)) return verdict;
+  value(now: Verdict | undefined): string {
     const issue = this.#issuer.issue(now);
-    if (typeof issue === 'string') return verdict;
+    if (typeof issue === 'string') return '';
     const { token } = this.#keptAbout(issue) ?? this.#keep(issue);
-    if (token !== '') return { ...verdict, token };
-    this.#issuer.refuse('large');
-    return verdict;
+    if (token === '') this.#issuer.refuse('large');
+    return token;
   }
 
   #keptAbout({ verdict: { entry, effectivePermissions }, endS, audiences }: Issue): Kept | undefined {
@@ -162,5 +149,3 @@ export class VerdictsWithTokens implements VerdictSource {
     return kept;
   }
 }
-
-const hasTokens = ({ entry }: Verdict): boolean => entry?.epoch.lease.isLending === true;

@@ -8,12 +8,13 @@ import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../sh
 import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { type Costs, CREDITS, type Question, questionAbout } from '../../../verifier/core/question.ts';
-import type { Verdict } from '../../../verifier/core/verdict.ts';
+import { StampedVerdicts } from '../../../verifier/core/stamped.ts';
+import type { Verdict, VerdictSource } from '../../../verifier/core/verdict.ts';
 import { fieldValues } from '../../../verifier/core/verdict-body.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import type { Release } from '../../../verifier/metering/holds.ts';
 import { type Metering, metered } from '../../../verifier/metering/metering.ts';
-import { TokenIssuer, VerdictsWithTokens } from '../../../verifier/tokens/tokens.ts';
+import { TokenIssuer, TokenStamp } from '../../../verifier/tokens/tokens.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline, TRUE_WALL_MS } from './clock.ts';
 import { type KeyVersion, LATER_FIELD, LATER_PROTOCOL, limitsText, versionOf } from './history.ts';
@@ -49,7 +50,7 @@ export interface VerifierProcess {
   readonly firstAskedAtMs: Map<string, number>;
   readonly protocol: number;
   /** Its answers to gateways; undefined = no API has tokens. */
-  readonly withTokens: VerdictsWithTokens | undefined;
+  readonly withTokens: VerdictSource | undefined;
   readonly issuer: TokenIssuer;
 }
 
@@ -285,7 +286,7 @@ export class World {
     });
     verifier.start();
     const issuer = new TokenIssuer({ sign: JSON.stringify }, machine);
-    const withTokens = this.plan.tokens && new VerdictsWithTokens(verifier, issuer);
+    const withTokens = this.plan.tokens && new StampedVerdicts(verifier, [new TokenStamp(issuer)]);
     const firstAskedAtMs = new Map<string, number>();
     const process = { machine, verifier, following, protocol, firstAskedAtMs, withTokens, issuer };
     this.verifiers.push(process);
@@ -461,7 +462,8 @@ export class World {
       this.#askLimit(process);
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
       const verdict = withTokens.decide(question);
-      if (verdict?.token) this.check(() => this.#handedOut(process, question, verdict.token ?? ''));
+      const token = verdict?.stamps?.['X-Key-Token'];
+      if (token) this.check(() => this.#handedOut(process, question, token));
       if (verdict) return answer(verdict);
       withTokens.lookUp(question).then(answer, (error: unknown) => {
         if (error instanceof Violation)

@@ -79,7 +79,7 @@ async function start(FAST_LANE: boolean, upstream: RawUpstream): Promise<Subject
     authz: {
       sources: ['bearer', 'x-api-key'],
       withMeta: true,
-      withToken: true,
+      stamps: ['X-Key-Token'],
       allowPreflight: true,
       needsApi: false,
     },

@@ -103,7 +103,7 @@ describe('a request that its key allows', () => {
   });
 
   test('has a token where that is switched on, never its own', async () => {
-    await restart({ authz: { withToken: true } });
+    await restart({ authz: { stamps: ['X-Key-Token'] } });
     for (const key of ['good', 'remote-rich', 'permitted'])
       await ask([`X-Api-Key: ${key}`, 'X-Key-Token: mine', 'X_Key_Token: mine', 'x-key-token: mine']);
     expect(upstream.seen.map(({ headersDistinct }) => headersDistinct['x-key-token'])).toEqual([

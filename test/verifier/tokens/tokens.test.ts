@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { Lease } from '../../../shared/protocol/follower/lease.ts';
-import { TOKEN_LENGTH_MAX, TokenIssuer, VerdictsWithTokens } from '../../../verifier/tokens/tokens.ts';
+import { StampedVerdicts } from '../../../verifier/core/stamped.ts';
+import { TOKEN_LENGTH_MAX, TokenIssuer, TokenStamp } from '../../../verifier/tokens/tokens.ts';
 
 const WALL_MS = 1_790_000_000_000;
 /** A clock, a lease of 10 s from now of which Redis says so much later what its time is, and what decides on a key with it. */
@@ -24,11 +25,11 @@ function granted(redisAheadMs = 0, tripMs = 0) {
   };
   const verdict: Record<string, unknown> = { code: 'VALID', entry };
   const issuer = new TokenIssuer({ sign: JSON.stringify }, clock);
-  const verifier = new VerdictsWithTokens(
+  const verifier = new StampedVerdicts(
     { decide: () => verdict as never, lookUp: async () => ({ ...verdict, code: 'VALID' }) as never },
-    issuer,
+    [new TokenStamp(issuer)],
   );
-  const tokenOf = () => verifier.decide({ key: 'k' } as never)?.token;
+  const tokenOf = () => verifier.decide({ key: 'k' } as never)?.stamps?.['X-Key-Token'];
   return { ...{ clock, lease, entry, end }, ...{ verdict, issuer, verifier, tokenOf } };
 }
 const inS = (seconds: number) => WALL_MS / 1000 + seconds;
@@ -121,7 +122,7 @@ test('an earlier token is not handed out past the lease', () => {
 
 test('a verdict of a look-up has no token once the key is refused', async () => {
   const { verdict, verifier } = granted();
-  const lookUp = async () => (await verifier.lookUp({ key: 'k' } as never)).token;
+  const lookUp = async () => (await verifier.lookUp({ key: 'k' } as never)).stamps?.['X-Key-Token'];
   expect(await lookUp()).toBeDefined();
   verdict['code'] = 'DISABLED';
   expect(await lookUp()).toBeUndefined();

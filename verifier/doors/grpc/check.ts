@@ -2,7 +2,14 @@ import { ApiError } from '#shared/rules/errors.ts';
 import { traceIdOf } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import { DEFAULT_REQUIREMENTS } from '../../core/question.ts';
-import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../../core/verdict-body.ts';
+import {
+  DOOR_FIELDS,
+  memoize,
+  NO_META,
+  showsKey,
+  VERDICT_FIELDS,
+  type VerdictWithKey,
+} from '../../core/verdict-body.ts';
 import {
   type AuthzSettings,
   apiNamed,
@@ -236,7 +243,7 @@ const listValue = memoize(
 );
 
 /** The fields with one text or a list of texts, under their names in a verdict. */
-const FIELDS = ['keyId', 'apiId', 'externalId', 'environment', 'roles', 'permissions'] as const;
+const FIELDS = DOOR_FIELDS.flatMap(({ field, isInMetadata }) => (isInMetadata ? field : []));
 
 /**
  * Returns what Envoy's other filters and its access log can read about an outcome: its code and, if the

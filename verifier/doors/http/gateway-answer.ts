@@ -5,6 +5,7 @@ import { type Limit, ownLimit } from '#shared/protocol/records/limits-in-memory.
 import { originOf } from '#shared/rules/origins.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { LimitOutcome, Spending, Verdict } from '../../core/verdict.ts';
+import { DOOR_FIELDS, showsKey, VERDICT_FIELDS } from '../../core/verdict-body.ts';
 import type { CredentialFault, CredentialSource } from './credentials.ts';
 import { answer, PROBLEM_TYPE, problemBody } from './respond.ts';
 
@@ -39,14 +40,14 @@ export interface AnswerSettings {
   readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
-  /** True = they include `X-Key-Token`. */
-  readonly withToken?: boolean | undefined;
+  /** The headers of stamps, which they include; undefined = none. */
+  readonly stamps?: readonly string[] | undefined;
   /** URL of the resource's metadata (RFC 9728), which a challenge names; undefined = none. */
   readonly resourceMetadata?: string | undefined;
 }
 
 /** The settings that identity headers depend on. */
-type IdentitySettings = Pick<AnswerSettings, 'withMeta' | 'withToken'>;
+type IdentitySettings = Pick<AnswerSettings, 'withMeta' | 'stamps'>;
 
 /** The answers in the form that one kind of gateway understands. */
 export interface GatewayAnswers {
@@ -56,7 +57,7 @@ export interface GatewayAnswers {
    * Returns the header lines of the answer to a valid key without details. The lines equal those of `answer`
    * byte for byte, at a lower cost.
    */
-  plainLines?(verdict: Pick<Verdict, 'token'>, entry: Entry, settings: IdentitySettings): string;
+  plainLines?(verdict: Pick<Verdict, 'stamps'>, entry: Entry, settings: IdentitySettings): string;
 }
 
 /**
@@ -137,12 +138,11 @@ const EXPOSED: HeaderLine = [
   'Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id',
 ];
 
-const plainLines: GatewayAnswers['plainLines'] = (
-  { token = '' },
-  { keyId, epoch },
-  { withMeta, withToken },
-) =>
-  `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}${withToken ? `X-Key-Token: ${token}\r\n` : ''}`;
+const plainLines: GatewayAnswers['plainLines'] = (verdict, { keyId, epoch }, { withMeta, stamps = [] }) => {
+  let lines = `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}`;
+  for (const name of stamps) lines += `${name}: ${verdict.stamps?.[name] ?? ''}\r\n`;
+  return lines;
+};
 
 /** Answers that almost every gateway understands. */
 export const ANSWERS: GatewayAnswers = { answer: authzAnswer, plainLines };
@@ -283,6 +283,10 @@ export type HeaderLine = readonly [name: string, value: string];
  */
 const META_BYTES_MAX = 2048;
 
+const IDENTITY_HEADERS = DOOR_FIELDS.flatMap(({ field, header }) =>
+  header === undefined ? [] : [[header, VERDICT_FIELDS[field].value] as const],
+);
+
 /**
  * Returns the headers that tell the API behind a gateway whose key it was. A header without a value is empty
  * instead of missing, because some gateways replace a missing header by a placeholder or by the client's own.
@@ -290,19 +294,19 @@ const META_BYTES_MAX = 2048;
  * @param settings.withMeta adds `X-Key-Meta`, which is empty if `meta` is longer than 2 KiB
  */
 export function identityHeaders(
-  outcome: AuthzOutcome | Pick<Verdict, 'entry'>,
-  { withMeta, withToken }: IdentitySettings,
+  outcome: AuthzOutcome,
+  { withMeta, stamps = [] }: IdentitySettings,
 ): HeaderLine[] {
-  const entry = 'entry' in outcome ? outcome.entry : undefined;
-  const details = entry?.details;
-  const headers: HeaderLine[] = [
-    ['X-Key-Id', entry?.keyId ?? ''],
-    ['X-Key-Api-Id', entry?.epoch.apiId ?? ''],
-    ['X-Key-Name', percentEncoded(details?.name ?? '')],
-    ['X-Key-External-Id', percentEncoded(details?.externalId ?? '')],
-  ];
-  if (withMeta) headers.push(['X-Key-Meta', entry === undefined ? '' : metaHeader(details?.meta ?? '{}')]);
-  if (withToken) headers.push(['X-Key-Token', ('token' in outcome && outcome.token) || '']);
+  const verdict = 'entry' in outcome && showsKey(outcome) ? outcome : undefined;
+  const headers = IDENTITY_HEADERS.map(
+    ([name, value]): HeaderLine => [name, percentEncoded((verdict && value(verdict)) ?? '')],
+  );
+  if (withMeta)
+    headers.push([
+      'X-Key-Meta',
+      verdict === undefined ? '' : metaHeader(verdict.entry.details?.meta ?? '{}'),
+    ]);
+  for (const name of stamps) headers.push([name, verdict?.stamps?.[name] ?? '']);
   return headers;
 }
 

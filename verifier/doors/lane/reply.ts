@@ -83,7 +83,7 @@ export function addRelease(
 /** Returns the replies to gateways with these answers. They are ASCII only. */
 export function gatewayReplies(
   answers: GatewayAnswers,
-  settings: Pick<AuthzSettings, 'sources' | 'withMeta' | 'withToken' | 'allowPreflight'>,
+  settings: Pick<AuthzSettings, 'sources' | 'withMeta' | 'stamps' | 'allowPreflight'>,
 ): Replies {
   const { allowPreflight } = settings;
   return {

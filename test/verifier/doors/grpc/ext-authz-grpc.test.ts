@@ -195,7 +195,7 @@ describe('Check', () => {
 
   test('leaves an Authorization that is no key', async () => {
     await listener.close(0);
-    await start({ sources: ['query'], withMeta: true, withToken: true });
+    await start({ sources: ['query'], withMeta: true, stamps: ['X-Key-Token'] });
     const reply = await check(http({ authorization: 'Basic dTpw' }, '/orders?api_key=rich&x=1'));
     expect(reply.ok_response?.headers_to_remove ?? []).toEqual([]);
     expect(reply.ok_response?.query_parameters_to_remove).toEqual(['api_key']);

@@ -110,7 +110,7 @@ describe.each([
     });
 
     test('tells a token where that is switched on', async () => {
-      await restart({ withToken: true });
+      await restart({ stamps: ['X-Key-Token'] });
       const tokenOf = async (...lines: string[]) => (await ask(path, lines)).headers['x-key-token'];
       expect(await tokenOf(bearer('good'), 'X-Key-Token: mine')).toBe('token.of.good');
       expect(await tokenOf(bearer('remote-rich'))).toBe('token.of.rich');

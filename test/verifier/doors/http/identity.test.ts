@@ -16,7 +16,10 @@ const epoch = {
 };
 const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>
   Object.fromEntries(
-    identityHeaders({ entry: new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }) }, { withMeta }),
+    identityHeaders(
+      { code: 'VALID', entry: new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }) },
+      { withMeta },
+    ),
   );
 
 test('every identity header is there, or empty', () => {
