@@ -68,6 +68,21 @@ export interface VerdictSource {
   lookUp(question: Question): Promise<Verdict>;
 }
 
+/**
+ * Answers a question with its verdict: in this synchronous block if memory has it, so that the answer shows the key as it was
+ * decided on; else after a look-up.
+ */
+export function answerOn<T>(
+  verifier: VerdictSource,
+  question: Question,
+  answer: (verdict: Verdict) => T,
+): T | Promise<Awaited<T>> {
+  const verdict = verifier.decide(question);
+  return verdict === undefined
+    ? (verifier.lookUp(question).then(answer) as Promise<Awaited<T>>)
+    : answer(verdict);
+}
+
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 

@@ -29,7 +29,7 @@ import {
   requiring,
 } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';
-import { type Hold, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { answerOn, type Hold, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { type AuthzSettings, clientQuestion } from '../doors/http/authz.ts';
 import {
   asReadByServers,
@@ -551,8 +551,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
       refusals?.note(verdict, question, { requestId, route: routeOf(method, target) });
       return proceed(verdict);
     };
-    const verdict = verifier.decide(question);
-    return verdict === undefined ? verifier.lookUp(question).then(conclude) : conclude(verdict);
+    return answerOn(verifier, question, conclude);
   };
 }
 
@@ -616,9 +615,7 @@ function laneHandler(
     };
     try {
       forwarder.checkTarget(call.target);
-      const verdict = verifier.decide(question);
-      const sending = verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
-      sending?.catch(fail);
+      answerOn(verifier, question, proceed)?.catch(fail);
     } catch (error) {
       fail(error);
     }

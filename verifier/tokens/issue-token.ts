@@ -2,7 +2,7 @@ import { ApiError, type ErrorCode, unavailable } from '#shared/rules/errors.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { unknownPart } from '../core/form.ts';
 import { DEFAULT_REQUIREMENTS, KEY_LENGTH_MAX, questionAbout, requiring } from '../core/question.ts';
-import type { VerdictSource } from '../core/verdict.ts';
+import { answerOn, type VerdictSource } from '../core/verdict.ts';
 import { readJson } from '../doors/http/json-body.ts';
 import { answerJson } from '../doors/http/respond.ts';
 import type { Handler } from '../doors/http/server.ts';
@@ -39,10 +39,10 @@ export function issueTokenRoute(
       : DEFAULT_REQUIREMENTS;
     const question = questionAbout(key, { requirements, allowedApis: scope?.allowedApis });
     const recheck = { ...question, isRecheck: true };
-    const first = verifier.decide(recheck) ?? (await verifier.lookUp(recheck));
+    const first = await answerOn(verifier, recheck, (verdict) => verdict);
     // Nothing is taken for a token that there cannot be.
     if (first.code === 'VALID') issueFor(audience, tokens.issue(verifier.decide(recheck)));
-    const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
+    const verdict = await answerOn(verifier, question, (each) => each);
     refusals?.note(verdict, question, { requestId });
     const { code } = verdict;
     if (code !== 'VALID')

@@ -17,7 +17,7 @@ import type { Logger } from '#shared/process/log.ts';
 import type { RefusalLog } from '#shared/reports/port.ts';
 import { RETRY_AFTER_SECONDS, toApiError, UNHANDLED } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
-import { routeOf, type VerdictSource } from '../../core/verdict.ts';
+import { answerOn, routeOf, type VerdictSource } from '../../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import { keyHeaders } from '../http/credentials.ts';
 import {
@@ -220,10 +220,11 @@ function checkMethod({
         ] as const;
       };
       if ('code' in question) return answerOf(question);
-      const outcome = verifier.decide(question) ?? (await verifier.lookUp(question));
       const { method, path } = request.attributes?.request?.http ?? {};
-      refusals?.note(outcome, question, { requestId, route: routeOf(method, path) });
-      return answerOf(outcome);
+      return await answerOn(verifier, question, (verdict) => {
+        refusals?.note(verdict, question, { requestId, route: routeOf(method, path) });
+        return answerOf(verdict);
+      });
     } catch (error) {
       authz.wrongQuestions?.note(error);
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

@@ -12,7 +12,7 @@ import {
   type Requirements,
   requiring,
 } from '../../core/question.ts';
-import { type QuestionBasics, routeOf, type Verdict, type VerdictSource } from '../../core/verdict.ts';
+import { answerOn, type QuestionBasics, routeOf, type VerdictSource } from '../../core/verdict.ts';
 import type { AnonymousLimit } from './anonymous-limit.ts';
 import {
   type ClientIps,
@@ -246,13 +246,10 @@ export function authzRoutes(
     const clientIp = settings.clientIps?.inHeaders(headersDistinct);
     const question = clientQuestion(original, headersDistinct, { ...path, clientIp }, settings);
     if ('code' in question) return send(question);
-    const conclude = (verdict: Verdict) => {
+    return answerOn(verifier, question, (verdict) => {
       refusals?.note(verdict, question, { requestId, route: routeOf(original.method, original.target) });
       send(verdict);
-    };
-    const verdict = verifier.decide(question);
-    if (verdict !== undefined) return conclude(verdict);
-    return verifier.lookUp(question).then(conclude);
+    });
   };
   return [[AUTHZ_PREFIX, handler]];
 }

@@ -2,7 +2,7 @@ import { windowText } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import { LOOK, questionAbout } from '../../core/question.ts';
-import type { LimitOutcome, Verdict, VerdictSource } from '../../core/verdict.ts';
+import { answerOn, type LimitOutcome, type Verdict, type VerdictSource } from '../../core/verdict.ts';
 import { fieldValues, showsKey } from '../../core/verdict-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './server.ts';
@@ -22,14 +22,15 @@ export function getSelfRoute(verifier: VerdictSource, nowMs: () => number): Hand
     if (Number(request.headers['content-length'] ?? 0) > 2)
       throw new ApiError('BAD_REQUEST', 'body: must be empty, or {}; the key is in Authorization');
     const question = questionAbout(key, { requirements: LOOK });
-    const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
-    if (verdict.code === 'FORBIDDEN')
-      throw new ApiError(
-        'INSUFFICIENT_PERMISSIONS',
-        'the key is bound to addresses or web pages; ask its owner',
-      );
-    if (verdict.code !== 'VALID') throw new ApiError('UNAUTHORIZED', SENTENCES[verdict.code]);
-    answerJson(response, 200, JSON.stringify({ ...selfOf(verdict, nowMs()), requestId }));
+    await answerOn(verifier, question, (verdict) => {
+      if (verdict.code === 'FORBIDDEN')
+        throw new ApiError(
+          'INSUFFICIENT_PERMISSIONS',
+          'the key is bound to addresses or web pages; ask its owner',
+        );
+      if (verdict.code !== 'VALID') throw new ApiError('UNAUTHORIZED', SENTENCES[verdict.code]);
+      answerJson(response, 200, JSON.stringify({ ...selfOf(verdict, nowMs()), requestId }));
+    });
   };
 }
 

@@ -3,7 +3,7 @@ import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import type { Callers } from '../../core/callers.ts';
 import { KEY_LENGTH_MAX, questionAbout } from '../../core/question.ts';
-import type { Verdict, VerdictSource } from '../../core/verdict.ts';
+import { answerOn, type Verdict, type VerdictSource } from '../../core/verdict.ts';
 import { fieldValues, showsKey } from '../../core/verdict-body.ts';
 import { FORM, readBody } from './json-body.ts';
 import { answerJson } from './respond.ts';
@@ -30,9 +30,10 @@ export function introspectRoute(
     const scope = await callers?.admit(authorization, 'keys');
     if (token.length > KEY_LENGTH_MAX) return answerJson(response, 200, INACTIVE);
     const question = questionAbout(token, { allowedApis: scope?.allowedApis });
-    const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
-    refusals?.note(verdict, question, { requestId });
-    answerJson(response, 200, bodyOf(verdict));
+    await answerOn(verifier, question, (verdict) => {
+      refusals?.note(verdict, question, { requestId });
+      answerJson(response, 200, bodyOf(verdict));
+    });
   };
   return async (request, response, requestId) => {
     try {

@@ -3,7 +3,7 @@ import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../../core/callers.ts';
 import { unknownPart } from '../../core/form.ts';
 import { type Question, readQuestion, readQuestionV2, readRelease } from '../../core/question.ts';
-import type { Verdict, VerdictSource } from '../../core/verdict.ts';
+import { answerOn, type Verdict, type VerdictSource } from '../../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../../core/verdict-body.ts';
 import type { HoldEnder, Release } from '../../metering/holds.ts';
 import { readJson } from './json-body.ts';
@@ -49,9 +49,10 @@ export function verifyKeyRoute(
     // The root key may have been disabled while the body arrived.
     const scope = await callers?.admit(authorization, 'keys');
     const question = scope ? { ...anybodys, allowedApis: scope.allowedApis } : anybodys;
-    const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
-    if (!question.isRecheck) refusals?.note(verdict, question, { requestId });
-    answerJson(response, 200, verdictBody(verdict, requestId));
+    await answerOn(verifier, question, (verdict) => {
+      if (!question.isRecheck) refusals?.note(verdict, question, { requestId });
+      answerJson(response, 200, verdictBody(verdict, requestId));
+    });
   };
 }
 
