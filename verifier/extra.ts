@@ -1,7 +1,6 @@
 import type { Registry } from 'prom-client';
-import type { RefusalLog } from '#shared/reports/port.ts';
 import type { Callers } from './core/callers.ts';
-import type { Stamp } from './core/ports.ts';
+import type { RefusalLog, Stamp } from './core/ports.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import type { Handler, Routes } from './doors/http/server.ts';
 

@@ -4,6 +4,7 @@ import { systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
+import type { HoldEnder } from './core/ports.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './doors/http/authz.ts';
 import { getSelfRoute } from './doors/http/get-self.ts';
@@ -22,7 +23,6 @@ import type { Certificate } from './doors/http/tls.ts';
 import { releaseRoute, V1, V2, verifyKeyRoute } from './doors/http/verify-key.ts';
 import { FastLane, type LaneCounts } from './doors/lane/lane.ts';
 import type { CallParts, Extra } from './extra.ts';
-import type { HoldEnder } from './metering/holds.ts';
 import type { RateLimiter } from './metering/rate-limits.ts';
 
 /** The listener that answers verifyKey. */

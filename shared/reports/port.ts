@@ -53,12 +53,6 @@ export interface RefusedRequest {
   readonly route?: string | undefined;
 }
 
-/** Remembers refusals, for people who ask why. */
-export interface RefusalLog {
-  /** Notes the verdict on a question, if it refuses a known key. */
-  note(verdict: ReportedVerdict, question: ReportedQuestion, request: RefusedRequest): void;
-}
-
 /** A verifier, as far as it reports of itself. */
 export interface ReportedVerifier {
   readonly id: string;

@@ -18,7 +18,7 @@ import { latestRefusalsKey, refusalsKey, refusedKeysKey, refusedRequestsKey } fr
 import { send } from '../redis/script.ts';
 import { queryText, slugsIn } from '../rules/permission-query.ts';
 import { notedFacts, presenterOf } from '../rules/presenter.ts';
-import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
+import type { RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
 import { eachPeriod, type WatchedApis } from './watched-apis.ts';
 
 export const reportRefusals = command(
@@ -70,7 +70,7 @@ interface RefusalRing {
  * Remembers the latest refusals of known keys, and periodically adds them to those in Redis. No request waits for
  * it. What it cannot report it drops: refusals help to find out, and decide nothing.
  */
-export class Refusals implements RefusalLog {
+export class Refusals {
   readonly #options: RefusalsOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
@@ -83,6 +83,7 @@ export class Refusals implements RefusalLog {
     this.#options = options;
   }
 
+  /** Notes the verdict on a question, if it refuses a known key. */
   note(
     verdict: ReportedVerdict,
     { apiId, presenter, requirements }: ReportedQuestion,

@@ -3,7 +3,7 @@ import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
 import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import type { Question } from './question.ts';
+import type { Costs, Question } from './question.ts';
 import type { Verdict } from './verdict.ts';
 
 /** Takes what a good question costs. */
@@ -74,6 +74,55 @@ export interface Source {
    * @param digests the digest of the secret, then its names by other digests
    */
   lookUp(digests: readonly string[]): Promise<LookedUp | undefined>;
+}
+
+/** The cost of a hold that ended. */
+export interface Release {
+  /** Credits; 0 for a key with unlimited credits. */
+  readonly charged: number;
+  /** The part of the cost that was not there; undefined = none. */
+  readonly short?: number | undefined;
+  /** Credits left; undefined = unlimited, or unknown. */
+  readonly remaining?: number | undefined;
+  /** The same of each rate limit that the hold reserved; undefined = of none. */
+  readonly ratelimits?: readonly LimitRelease[] | undefined;
+}
+
+/** The part of a release about one rate limit. */
+export interface LimitRelease {
+  readonly name: string;
+  /** Within the reservation it counts in the window of the reservation, beyond it in the present one. */
+  readonly charged: number;
+  readonly short?: number;
+  /** The part that the work did not need and nobody can use, because its window is over; undefined = none. */
+  readonly lost?: number;
+  /** undefined = unknown. */
+  readonly remaining?: number;
+}
+
+/** Ends holds. */
+export interface HoldEnder {
+  /**
+   * Ends a hold, and charges the costs instead of what was reserved. Frees its places. The same call again gets the same
+   * answer for a minute. Throws HOLD_UNKNOWN, or BAD_REQUEST for the cost of a limit that the hold does not reserve;
+   * rejects with SERVICE_UNAVAILABLE if a higher cost needs Redis and there is no answer: the hold then goes on.
+   * @param allowedApis the APIs about whose keys the caller may learn anything; undefined = all
+   */
+  release(id: string, costs?: Costs, allowedApis?: ReadonlySet<string>): Release | Promise<Release>;
+}
+
+/** A request that was refused. */
+export interface RefusedRequest {
+  /** As the answer has it; `''` = it has none. */
+  readonly requestId: string;
+  /** Method and path of the client's request, without the query; undefined = unknown. */
+  readonly route?: string | undefined;
+}
+
+/** Remembers refusals, for people who ask why. */
+export interface RefusalLog {
+  /** Notes the verdict on a question, if it refuses a known key. */
+  note(verdict: Verdict, question: Question, request: RefusedRequest): void;
 }
 
 /** Counts verdicts by key. */

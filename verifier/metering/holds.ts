@@ -8,7 +8,7 @@ import { isPlaces } from '#shared/protocol/records/limits-in-memory.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { LookupGivenUp } from '../core/given-up.ts';
-import type { MeterHost } from '../core/ports.ts';
+import type { HoldEnder, LimitRelease, MeterHost, Release } from '../core/ports.ts';
 import { type Costs, CREDITS, HOLD_ID, type HoldRequest, type Question } from '../core/question.ts';
 import type { Hold } from '../core/verdict.ts';
 import { ask, look, lowered, type Need } from './allowance.ts';
@@ -23,33 +23,6 @@ export const HOLDS_PER_KEY_MAX = 10_000;
 export const ANSWER_KEPT_MS = 60_000;
 /** Maximum number of answers that are remembered so long. Beyond it, the older ones are forgotten earlier. */
 export const ANSWERS_MAX = 25_000;
-
-/** The cost of a hold that ended. */
-export interface Release {
-  /** Credits; 0 for a key with unlimited credits. */
-  readonly charged: number;
-  /** The part of the cost that was not there; undefined = none. */
-  readonly short?: number | undefined;
-  /** Credits left; undefined = unlimited, or unknown. */
-  readonly remaining?: number | undefined;
-  /** The same of each rate limit that the hold reserved; undefined = of none. */
-  readonly ratelimits?: readonly LimitRelease[] | undefined;
-}
-
-/** The part of a release about one rate limit. */
-interface LimitRelease {
-  readonly name: string;
-  /** Within the reservation it counts in the window of the reservation, beyond it in the present one. */
-  readonly charged: number;
-  readonly short?: number;
-  /** The part that the work did not need and nobody can use, because its window is over; undefined = none. */
-  readonly lost?: number;
-  /** undefined = unknown. */
-  readonly remaining?: number;
-}
-
-/** The part of a verifier that ends holds. */
-export type HoldEnder = Pick<Holds, 'release'>;
 
 /** The part of one pool in a hold. */
 interface Part {
@@ -86,7 +59,7 @@ interface OpenHold {
 }
 
 /** The accepted questions whose work has not ended. Each has its reserved credits and its places until then. */
-export class Holds {
+export class Holds implements HoldEnder {
   readonly #clock: Clock;
   readonly #start: string;
   readonly #deadlines: Deadlines<(error: unknown) => void>;
@@ -169,12 +142,6 @@ export class Holds {
     return needs.some(({ least }) => least !== undefined) ? { ...hold, ...amountsTaken(parts) } : hold;
   }
 
-  /**
-   * Ends a hold, and charges the costs instead of what was reserved. Frees its places. The same call again gets the same
-   * answer for a minute. Throws HOLD_UNKNOWN, or BAD_REQUEST for the cost of a limit that the hold does not reserve;
-   * rejects with SERVICE_UNAVAILABLE if a higher cost needs Redis and there is no answer: the hold then goes on.
-   * @param allowedApis the APIs about whose keys the caller may learn anything; undefined = all
-   */
   release(id: string, costs: Costs = {}, allowedApis?: ReadonlySet<string>): Release | Promise<Release> {
     const hold = this.#open.get(id);
     if (hold === undefined) {

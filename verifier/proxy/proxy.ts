@@ -14,10 +14,10 @@ import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
+import type { HoldEnder, RefusalLog } from '../core/ports.ts';
 import {
   type Costs,
   CREDITS,
@@ -61,7 +61,6 @@ import { trustedProxies } from '../doors/http/trusted-proxies.ts';
 import type { Call } from '../doors/lane/head.ts';
 import { FastLane, type LaneConnection, type LaneCounts } from '../doors/lane/lane.ts';
 import { gatewayReplies, Output } from '../doors/lane/reply.ts';
-import type { HoldEnder } from '../metering/holds.ts';
 import { ABORT_RULES, costsAtEnd, type Ended } from '../metering/on-abort.ts';
 import { endToEndHeaders, forwardedFor, isForwarding, isOfConnection, writtenByTracer } from './headers.ts';
 import { type Downstream, RawResponse } from './raw-response.ts';

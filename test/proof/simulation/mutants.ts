@@ -415,7 +415,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'a 503 costs credits': {
     breaks: 'A request takes credits although it got 503. (I14)',
-    seed: CREDIT_SEEDS + 20,
+    seed: CREDIT_SEEDS + 11,
     file: 'verifier/metering/until-served.ts',
     edits: [
       [

@@ -1,10 +1,10 @@
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Presenter } from '#shared/rules/presenter.ts';
 import { ANY_API, API_ID_PATTERN } from '#shared/rules/slugs.ts';
+import type { RefusalLog } from '../../core/ports.ts';
 import {
   DEFAULT_REQUIREMENTS,
   type Question,

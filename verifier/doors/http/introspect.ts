@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import type { Callers } from '../../core/callers.ts';
+import type { RefusalLog } from '../../core/ports.ts';
 import { KEY_LENGTH_MAX, questionAbout } from '../../core/question.ts';
 import { answerOn, type Verdict, type VerdictSource } from '../../core/verdict.ts';
 import { fieldValues, showsKey } from '../../core/verdict-body.ts';

@@ -1,11 +1,10 @@
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../../core/callers.ts';
 import { unknownPart } from '../../core/form.ts';
+import type { HoldEnder, RefusalLog, Release } from '../../core/ports.ts';
 import { type Question, readQuestion, readQuestionV2, readRelease } from '../../core/question.ts';
 import { answerOn, type Verdict, type VerdictSource } from '../../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../../core/verdict-body.ts';
-import type { HoldEnder, Release } from '../../metering/holds.ts';
 import { readJson } from './json-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './server.ts';

@@ -1,12 +1,12 @@
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
-import type { RefusalLog } from '#shared/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
 import { isUnknown, type Presenter, presenterOf, UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Callers } from '../../core/callers.ts';
+import type { HoldEnder, RefusalLog, Release } from '../../core/ports.ts';
 import {
   DEFAULT_REQUIREMENTS,
   type HoldRequest,
@@ -15,7 +15,6 @@ import {
   questionAbout,
 } from '../../core/question.ts';
 import type { Verdict, VerdictSource } from '../../core/verdict.ts';
-import type { HoldEnder, Release } from '../../metering/holds.ts';
 import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
 import type { ClientIps } from '../http/credentials.ts';
 import { parseJson } from '../http/json-body.ts';

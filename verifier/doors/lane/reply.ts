@@ -1,8 +1,8 @@
 import { ApiError, errorBodyV2 } from '#shared/rules/errors.ts';
+import type { Release } from '../../core/ports.ts';
 import type { Question } from '../../core/question.ts';
 import type { Verdict } from '../../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../../core/verdict-body.ts';
-import type { Release } from '../../metering/holds.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import { type GatewayAnswers, readableByPage } from '../http/gateway-answer.ts';
 import { head, JSON_LINE, PROBLEM_TYPE, refusalAsJson, refusalAsProblem } from '../http/respond.ts';
