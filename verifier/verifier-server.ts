@@ -24,6 +24,7 @@ import { releaseRoute, V1, V2, verifyKeyRoute } from './doors/http/verify-key.ts
 import { FastLane, type LaneCounts } from './doors/lane/lane.ts';
 import type { CallParts, Extra } from './extra.ts';
 import type { RateLimiter } from './metering/rate-limits.ts';
+import type { ANSWERED_HERE } from './proxy/control-plane-proxy.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {
@@ -37,11 +38,13 @@ interface Called extends CallParts {
   readonly extras?: readonly Extra[] | undefined;
 }
 
+type Call = `/v${1 | 2}/${(typeof ANSWERED_HERE)[number]}` | '/oauth2/introspect';
+
 /** Returns the calls that a verifier answers, by their paths. Each asks `callers` first, but getSelf. */
 export const callRoutes = (
   called: Called,
   bodyBytesMax: number,
-): Readonly<Record<string, { readonly POST: Handler }>> => {
+): Readonly<Partial<Record<Call, { readonly POST: Handler }>>> => {
   const { verifier, holds, rateLimits, callers, extras = [] } = called;
   const nowMs = systemClock.wallMs;
   return {
