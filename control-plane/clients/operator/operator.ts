@@ -5,7 +5,7 @@ import { DeletionBrake } from './deletion-brake.ts';
 import { isHeld, release } from './finalizer.ts';
 import { Informer } from './informer.ts';
 import { KeyInventory, newInstallation, type OwnKey } from './key-inventory.ts';
-import { type Kube, KubeError, type KubeObject, type Page } from './kube.ts';
+import { type Kube, KubeError, type KubeObject, type Page, type Resource } from './kube.ts';
 import {
   type ApiKey,
   apiIdOf,
@@ -27,7 +27,7 @@ import { ApiReconciler } from './reconcile-api.ts';
 import { KeyReconciler, type KeyReconcilerOptions, notAllowed } from './reconcile-key.ts';
 import { RecordReconciler } from './reconcile-record.ts';
 import { type DeclaredRecord, IDENTITIES, type RecordKind, ROLES } from './record-kinds.ts';
-import { Reporter } from './reporter.ts';
+import { hinderedBy, Reporter } from './reporter.ts';
 import { TakingBack } from './taking-back.ts';
 import { WorkQueue } from './work-queue.ts';
 
@@ -91,7 +91,8 @@ export class Operator {
     this.#reporter = new Reporter(kube, clock);
     this.#queue = new WorkQueue({
       ...{ clock, chance, atOnce: AT_ONCE },
-      work: (name) => this.#work(name),
+      isUrgent: (name) => this.#isUrgent(name),
+      work: (name) => this.#worked(name),
       onError: (name, error) => {
         const { status } = error as { status?: number };
         log[status === 409 ? 'debug' : 'warn']({ err: error, object: name }, 'again later');
@@ -262,6 +263,30 @@ export class Operator {
     }
   }
 
+  /** Tells whether something is to stop: a deletion or a disable does not wait for long. */
+  #isUrgent(name: string): boolean {
+    const object = this.#objectOf(name);
+    return (
+      object?.metadata.deletionTimestamp !== undefined ||
+      (object as ApiKey | undefined)?.spec['enabled'] === false ||
+      [...this.#going.keys()].some((id) => id.startsWith(`${name} `))
+    );
+  }
+
+  /** Looks at an object, and tells in its condition why Keyfence does not answer, if it does not. */
+  async #worked(name: string): Promise<number | undefined> {
+    try {
+      return await this.#work(name);
+    } catch (error) {
+      const condition = hinderedBy(error);
+      const object = condition && this.#objectOf(name);
+      const resource = object && resourceOf(name, object);
+      if (condition && object && resource)
+        await this.#reporter.report(object, resource, { conditions: [condition] }).catch(() => undefined);
+      throw error;
+    }
+  }
+
   /** Looks at an object, as it is now. */
   async #work(name: string): Promise<number | undefined> {
     const reconcilers = this.#reconcilers;
@@ -295,6 +320,7 @@ export class Operator {
   /** The object of a name in the queue, as it is now. */
   #objectOf(name: string): KubeObject | undefined {
     const [kind, namespace = '', object = ''] = name.split(' ');
+    if (kind === 'api') return this.#apis.get(undefined, object);
     const informers = { key: this.#keys, role: this.#roles, identity: this.#identities }[String(kind)];
     return informers?.get(namespace)?.get(namespace, object);
   }
@@ -326,10 +352,7 @@ export class Operator {
     );
     if (apis.length === 0 || !apis.every(({ metadata }) => metadata.annotations?.[FORGET] === 'true'))
       return false;
-    const { namespace = '' } = object.metadata;
-    const resource = name.startsWith('key ')
-      ? apiKeysIn(namespace)
-      : (name.startsWith('role ') ? ROLES : IDENTITIES).in(namespace);
+    const resource = resourceOf(name, object);
     await this.#reporter.tell(object, resource, {
       ...{ type: 'Ready', status: 'False', reason: 'Forgotten' },
       message: `${FORGET} of its KeyApi: nobody asked Keyfence, where what it declared may be accepted still`,
@@ -510,6 +533,12 @@ const essenceOf = ({
 }: KubeObject) => JSON.stringify([uid, generation, deletionTimestamp, finalizers, annotations]);
 
 type Kind = 'api' | 'key' | 'role' | 'identity';
+
+function resourceOf(name: string, { metadata: { namespace = '' } }: KubeObject): Resource {
+  if (name.startsWith('api ')) return keyApis;
+  if (name.startsWith('key ')) return apiKeysIn(namespace);
+  return (name.startsWith('role ') ? ROLES : IDENTITIES).in(namespace);
+}
 
 const nameOf = (kind: Kind, { metadata: { namespace = '', name } }: KubeObject): string =>
   `${kind} ${namespace} ${name}`;

@@ -27,9 +27,11 @@ import {
   type Propagation,
   propagated,
   type Reporter,
+  readyOf,
   refuseOvertaken,
   Unready,
   unreadyOf,
+  WAITING,
 } from './reporter.ts';
 import type { TakingBack } from './taking-back.ts';
 
@@ -115,6 +117,8 @@ export class KeyReconciler {
     if (permission !== 'allowed')
       throw new Unready('ApiNotAllowed', notAllowed(permission, namespace, apiId));
     if (!(await hold(kube, apiKeysIn(namespace), object.metadata))) return undefined;
+    if (!object.status?.conditions)
+      await reporter.report(object, apiKeysIn(namespace), { conditions: [WAITING] });
     const secrets = await this.#secretsOf(object);
     const isNew = object.status?.observedGeneration !== generation;
     const wasRetired = object.status?.retired ?? [];
@@ -138,7 +142,7 @@ export class KeyReconciler {
       ...{ observedGeneration: generation, keyId: current[0]?.keyId, retired: retired.keyIds },
       ...{ sequence: propagation.sequence, verifiers: propagation.verifiers },
       conditions: [
-        { type: 'Ready', status: 'True', reason: 'Imported', message: 'verifiers know the key' },
+        readyOf(propagation, 'Imported', 'every verifier knows the key'),
         propagated(propagation),
         driftOf(drifted.map(({ keyId, driftedAt = 0 }) => ({ id: keyId, driftedAt }))),
       ],

@@ -9,9 +9,11 @@ import {
   type Propagation,
   propagated,
   type Reporter,
+  readyOf,
   refuseOvertaken,
   Unready,
   unreadyOf,
+  WAITING,
 } from './reporter.ts';
 import type { TakingBack } from './taking-back.ts';
 
@@ -68,6 +70,7 @@ export class RecordReconciler<T extends Declaring> {
     if (refused !== undefined) throw new Unready('ApiNotAllowed', refused);
     const resource = this.#resourceOf(object);
     if (!(await hold(kube, resource, object.metadata))) return undefined;
+    if (!object.status?.conditions) await reporter.report(object, resource, { conditions: [WAITING] });
     const managedBy = inventory.managedBy(object.metadata);
     let record = await this.#find(object);
     if (!record) record = await this.#create(object);
@@ -82,7 +85,7 @@ export class RecordReconciler<T extends Declaring> {
       ...{ observedGeneration: generation, id: record.id },
       ...{ sequence: propagation.sequence, verifiers: propagation.verifiers },
       conditions: [
-        { type: 'Ready', status: 'True', reason: 'Declared', message: `the ${kind.noun} is there` },
+        readyOf(propagation, 'Declared', `the ${kind.noun} is there`),
         propagated(propagation),
         driftOf(record.driftedAt === undefined ? [] : [record]),
       ],

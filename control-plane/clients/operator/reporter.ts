@@ -29,7 +29,9 @@ export type Propagation = Operations['keys.updateKey']['output']['propagation'];
 
 const MESSAGE_MAX = 1000;
 /** Conditions that no event tells of when they are there for the first time. */
-const QUIET: ReadonlySet<string> = new Set(['InSync', 'AllKeysHaveObjects']);
+const QUIET: ReadonlySet<string> = new Set(['InSync', 'AllKeysHaveObjects', 'DeletionsPass']);
+/** Reasons that are no news while an object is on its way. */
+const PASSING: ReadonlySet<string> = new Set(['Waiting']);
 
 /** Writes status and events, where they say something new. */
 export class Reporter {
@@ -63,7 +65,11 @@ export class Reporter {
     await this.#kube.patch(resource, metadata.name, { status: after }, 'status');
     for (const condition of conditions) {
       const old = before.find(({ type }) => type === condition.type);
-      if (old?.reason !== condition.reason && (old || !QUIET.has(condition.type)))
+      if (
+        old?.reason !== condition.reason &&
+        !PASSING.has(condition.reason) &&
+        (old || !QUIET.has(condition.type))
+      )
         await this.tell(object, resource, condition);
     }
   }
@@ -107,6 +113,32 @@ export function unreadyOf(error: unknown): { reason: string; message: string } |
   const isRefusal = error instanceof AdminError && ['BAD_REQUEST', 'VERIFIERS_TOO_OLD'].includes(error.code);
   return isRefusal ? { reason: 'Refused', message: (error as AdminError).message } : undefined;
 }
+
+/** Returns why Keyfence did not answer a call as it should, as a condition; undefined = it is something else. */
+export function hinderedBy(error: unknown): Report['conditions'][number] | undefined {
+  if (!(error instanceof AdminError)) return undefined;
+  const { code, status = 0, message } = error;
+  const isAway = code === 'UNREACHABLE' || code === 'NOT_KEYFENCE' || status >= 500;
+  const reason =
+    { 401: 'Unauthorized', 403: 'NotPermitted', 429: 'RateLimited' }[status] ?? (isAway && 'Unreachable');
+  return reason ? { type: 'Ready', status: 'Unknown', reason, message } : undefined;
+}
+
+/** The condition of an object that was not compared with Keyfence yet. */
+export const WAITING: Report['conditions'][number] = {
+  ...{ type: 'Ready', status: 'Unknown', reason: 'Waiting' },
+  message: 'it was not compared with Keyfence yet',
+};
+
+/** Returns whether an object is as declared for every verifier, as a condition: while one may not know it, it is not ready. */
+export const readyOf = (
+  propagation: Propagation,
+  reason: string,
+  message: string,
+): Report['conditions'][number] =>
+  propagation.state === 'pending'
+    ? { ...propagated(propagation), type: 'Ready', status: 'Unknown' }
+    : { type: 'Ready', status: 'True', reason, message };
 
 /** Throws CONFLICT if a later change set something else, so that the next look reads the record again. */
 export function refuseOvertaken({ overtakenBy }: Propagation): void {

@@ -2,6 +2,7 @@ import { backoffMs, type Clock, type Timer } from '#shared/process/clock.ts';
 
 const RETRY_FIRST_MS = 500;
 const RETRY_MAX_MS = 300_000;
+const URGENT_MAX_MS = 30_000;
 const LATER_MS = 1000;
 
 interface WorkQueueOptions {
@@ -9,6 +10,8 @@ interface WorkQueueOptions {
   /** Maximum number of names that are worked on at once. */
   readonly atOnce: number;
   readonly chance: () => number;
+  /** Tells whether the work must come again within half a minute, however often it failed. */
+  readonly isUrgent: (name: string) => boolean;
   /** Works on what has this name, and resolves with the time after which to do so again, if any. May reject. */
   readonly work: (name: string) => Promise<number | undefined>;
   readonly onError: (name: string, error: unknown) => void;
@@ -70,7 +73,7 @@ export class WorkQueue {
   }
 
   async #run(name: string): Promise<void> {
-    const { work, chance, onError } = this.#options;
+    const { work, chance, onError, isUrgent } = this.#options;
     try {
       const againMs = await work(name);
       this.#failures.delete(name);
@@ -79,7 +82,10 @@ export class WorkQueue {
       onError(name, error);
       const failures = this.#failures.get(name) ?? 0;
       this.#failures.set(name, failures + 1);
-      this.#addAfter(name, backoffMs(failures, RETRY_FIRST_MS, RETRY_MAX_MS, chance));
+      this.#addAfter(
+        name,
+        backoffMs(failures, RETRY_FIRST_MS, isUrgent(name) ? URGENT_MAX_MS : RETRY_MAX_MS, chance),
+      );
     } finally {
       this.#running.delete(name);
       this.#next();

@@ -152,6 +152,8 @@ describe('an ApiKey', () => {
     world.key('ci', { enabled: false });
     await world.clock.until(() => world.condition('ci', 'Propagated').reason === 'Pending');
     expect(world.keysOf('ci')).toMatchObject([{ enabled: false }]);
+    // Ready is what others wait for: not before every verifier answers by it.
+    expect(world.condition('ci', 'Ready')).toMatchObject({ status: 'Unknown', reason: 'Pending' });
     expect(world.keysOf('ci')[0]).not.toHaveProperty('meta');
     world.keyfence.isStuck = false;
     await world.clock.until(() => world.condition('ci', 'Propagated').status === 'True');
