@@ -139,7 +139,14 @@ describe('in a fleet', () => {
   const keyWith = (fields: object = {}) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
 
   beforeAll(async () => {
-    fleet = await Fleet.start({ env: { WEBHOOK_NETWORKS: '127.0.0.0/8' } });
+    fleet = await Fleet.start({
+      env: {
+        WEBHOOK_NETWORKS: '127.0.0.0/8',
+        LEASE_MS: '5000',
+        AUTHZ_TOKEN: 'true',
+        TOKEN_KEY: 'a secret of walks, long enough for all',
+      },
+    });
     await fleet.verdict((await keyWith()).key);
   });
   afterAll(() => fleet?.stop());
@@ -175,6 +182,20 @@ describe('in a fleet', () => {
       return missed(8, ran).length === 0;
     }, 'not all of the eighth walk ran').catch(() => undefined);
     expect(missed(8, ran)).toEqual([]);
+  });
+
+  test("a token in a gateway's answer runs as the page says", async () => {
+    const { key } = await keyWith({ apiId: 'files' });
+    await fleet.ok('apis.updateApi', { apiId: 'files', tokens: true });
+    const url = `${fleet.verifiers[0]?.address}/authz/api/files/forward-auth`;
+    const ran: Ran = new Map();
+    await taken();
+    await eventually(async () => {
+      await fleet.get(url, { authorization: `Bearer ${key}` });
+      for (const [file, names] of await taken()) ran.set(file, new Set([...(ran.get(file) ?? []), ...names]));
+      return missed(9, ran).length === 0;
+    }, 'not all of the ninth walk ran').catch(() => undefined);
+    expect(missed(9, ran)).toEqual([]);
   });
 
   test('a webhook runs as the page says', async () => {
