@@ -147,6 +147,8 @@ export type LogStatus =
        * was lent anything.
        */
       readonly age?: string;
+      /** The version of the key's record; `''` = there is none. */
+      readonly version?: string;
       readonly names: readonly string[];
     };
 

@@ -273,7 +273,8 @@ export function checkRun({
 }: CheckedChange): Run<LogStatus> {
   const { head, log, members } = apiKeys(apiId);
   return check({
-    ...{ head, log, members, sequence, hash, keyId, durable: replicated ? '1' : '0', limit: names },
+    ...{ head, log, members, record: recordKey(apiId, keyId), sequence, hash, keyId },
+    ...{ durable: replicated ? '1' : '0', limit: names },
     ...{ later: later?.sequence ?? 0, laterHash: later?.hash ?? '' },
   });
 }
@@ -284,11 +285,12 @@ const STATUS_PARTS = [
   'leaseMs#',
   'replicatedSequence#',
   'age',
+  'version',
   '...names',
 ] as const;
 const check = command(
   new URL('./fence-check.lua', import.meta.url),
-  ['head', 'log', 'members'],
+  ['head', 'log', 'members', 'record'],
   ['sequence', 'hash', 'keyId', 'durable', 'limit', 'later', 'laterHash'],
   oneOf('state', { LOST: [], INTACT: STATUS_PARTS, TRIMMED: STATUS_PARTS }),
 );

@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
 -- Tells how far a change has come. Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
+-- record: the key's
 -- sequence, hash, keyId: of the change; hash '' = unknown, then keyId identifies it
 -- durable: '1' = the caller knows that it is on all replicas; limit: how many laggards to name
 -- later, laterHash: a later change that the log must hold too; laterHash '' = none
 -- Returns {'LOST'} if the history lacks the change, or the later change,
 --         else {'INTACT', or 'TRIMMED' if the log no longer reaches back to the change, so that nothing is known; followers,
 --         laggards, Lf, highest sequence known to be on all replicas, ms since the change, less the time for which outsiders accept
---         what they were lent after its end, by the clock of Redis, if anything from before it may be lent, else '', name of a laggard, …}
+--         what they were lent after its end, by the clock of Redis, if anything from before it may be lent, else '', version of the
+--         record, or '', name of a laggard, …}
 
 local s, Lf, d, lends = unpack(redis.call('HMGET', head, 's', 'Lf', 'd', 'Tf'))
 s = s or '0'
@@ -49,4 +51,5 @@ if lends then
   local time = redis.call('TIME')
   if at then age = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - at) end
 end
-return {entry and 'INTACT' or 'TRIMMED', redis.call('ZCARD', members), laggards, Lf or '0', d or '0', age, unpack(names)}
+local version = redis.call('HMGET', record, 'v')[1] or ''
+return {entry and 'INTACT' or 'TRIMMED', redis.call('ZCARD', members), laggards, Lf or '0', d or '0', age, version, unpack(names)}

@@ -18,6 +18,8 @@ export interface PendingEntry {
   /** As of the last check. */
   readonly replicated: boolean;
   readonly followers: number;
+  /** The version of the record; undefined = not checked yet. */
+  readonly version?: string | undefined;
   /** The outcome, once it is settled. */
   readonly outcome?: FenceOutcome;
 }
@@ -43,6 +45,7 @@ const COVER_PERIOD_MS = 1000;
 interface Open extends PendingEntry {
   replicated: boolean;
   followers: number;
+  version?: string | undefined;
   outcome?: FenceOutcome;
   readonly server: string;
   readonly startedAtMs: number;
@@ -177,6 +180,7 @@ export class Fence {
       if (logStatus.state === 'LOST') return this.#settle(change, 'lost');
       if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');
       change.followers = logStatus.followers;
+      change.version = logStatus.version;
       if (logStatus.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;
       // Without the entry, this may be a deposed primary, whose members follow another history.

@@ -195,7 +195,7 @@ export class ChangeWriter {
     const completion = this.#complete(change, latest);
     completion.then(endCount, endCount);
     const propagation = await this.#report(write.apiId, latest, completion, waitMs, startedAtMs);
-    return propagation && { ...propagation, ...(await this.#overtaking(write, propagation.sequence)) };
+    return propagation && { ...propagation, ...(await this.#overtaking(write, propagation, latest)) };
   }
 
   /**
@@ -204,10 +204,15 @@ export class ChangeWriter {
    */
   async #overtaking(
     { apiId, keyId, fields }: Write,
-    sequence: number,
+    { sequence, by, tokens }: Propagation,
+    latest: Latest,
   ): Promise<{ readonly overtakenBy?: number }> {
     const letters = Object.keys(fields).filter((letter) => !APART.includes(letter));
     if (letters.length === 0) return {};
+    // The look that found the change complete saw the record, unless the answer waited for something else since.
+    const isSeen = by === 'acks' && tokens === undefined;
+    const [seen] = isSeen ? watchedOf(latest) : [];
+    if (sequenceOf(seen?.version) === sequence) return {};
     const record = await this.#options.present?.(apiId, keyId, letters).catch(() => undefined);
     const laterSequence = sequenceOf(record?.version);
     const wishes: Readonly<Record<string, string | undefined>> = fields;
