@@ -375,7 +375,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     seed: 91,
     file: 'shared/protocol/writer/sweep.ts',
     edits: [
-      ['logger.info({ apiId, fromMs', "await set('fence-last', token);\n      logger.info({ apiId, fromMs"],
+      ['logger.info({ apiId, fromMs', "await set('fence-last', name);\n      logger.info({ apiId, fromMs"],
     ],
   },
 };
@@ -609,6 +609,54 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
+  },
+};
+
+/** Of what a follower promises to the companion of its epoch. */
+const OF_COMPANIONS: Readonly<Record<string, Mutant>> = {
+  'a companion hears of no change': {
+    breaks: 'Credits from before they were all taken off can be spent after it. (I24)',
+    seed: CHANGING_LIMIT_SEEDS + 28,
+    file: VERIFIER,
+    edits: [['companion.changed(records);', 'void companion;']],
+  },
+  'a companion hears of changes after the acknowledgement': {
+    breaks: 'A follower acknowledges a change of which its companion has yet to hear. (I24)',
+    seed: CHANGING_LIMIT_SEEDS + 28,
+    file: VERIFIER,
+    edits: [
+      ['companion.changed(records);', 'this.#options.clock.after(50, () => companion.changed(records));'],
+    ],
+  },
+  'a companion hears no recall': {
+    breaks: 'A verifier keeps what others need. (I27)',
+    seed: HELD_LIMIT_SEEDS,
+    file: VERIFIER,
+    edits: [['(pool) => this.#log.epoch?.companion.recall(pool),', '() => undefined,']],
+  },
+  'a companion never ends': {
+    breaks: 'Redis never hears what was spent under a former name. (I14)',
+    seed: CREDIT_SEEDS + 50,
+    file: VERIFIER,
+    edits: [['const closing = companion.close(this.#stopping);', 'const closing = Promise.resolve();']],
+  },
+  'a companion ends before its lease': {
+    breaks: 'A companion ends while its follower still answers. (I9)',
+    seed: HOLD_SEEDS,
+    file: VERIFIER,
+    edits: [
+      [
+        'this.#epoch.current = false;\n      this.#epoch.lease.cut();\n      this.close(this.#epoch.companion);\n    }\n    this.#epoch = undefined;',
+        `const ending = this.#epoch;
+      this.close(ending.companion);
+      this.#options.clock.after(100, () => {
+        ending.current = false;
+        ending.lease.cut();
+      });
+    }
+    this.#epoch = undefined;`,
+      ],
+    ],
   },
 };
 
@@ -1145,6 +1193,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
   ...OF_NEARBY,
   ...OF_CREDITS,
+  ...OF_COMPANIONS,
   ...OF_LIMITS,
   ...OF_REROLLS,
   ...OF_ROLES,
