@@ -8,6 +8,13 @@ export const CHOICES: Record<string, Record<string, unknown>> = {
     'operator.podAnnotations': { 'example.com/a': 'b' },
     'operator.priorityClassName': 'system-cluster-critical',
   },
+  'an operator elsewhere, whose kinds somebody else applies': {
+    'operator.enabled': true,
+    'operator.crds': false,
+    'operator.namespaces': ['shop'],
+    'networkPolicy.kubernetesPorts': [16443],
+    'networkPolicy.keyfencePorts': [8443],
+  },
   'a trial': { 'sample.enabled': true, anyUser: true },
   'three Redis with TLS, watched': {
     'redis.mode': 'sentinel',

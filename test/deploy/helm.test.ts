@@ -220,6 +220,17 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     expect(occurrences(all, 'skip-outbound-ports')).toBe(2);
   });
 
+  it('opens the operator to the ports of the cluster, and makes its kinds unless somebody else does', () => {
+    const operator = { 'operator.enabled': true, 'operator.namespaces': ['shop'] };
+    const text = (values: object) => JSON.stringify(renderChart({ values: { ...operator, ...values } }));
+    expect(text({})).toContain('apikeys.keyfence.io"');
+    expect(text({})).toMatch(/"port":6443/);
+    const other = text({ 'operator.crds': false, 'networkPolicy.kubernetesPorts': [16443] });
+    expect(other).not.toContain('CustomResourceDefinition"');
+    expect(other).toMatch(/"port":16443/);
+    expect(other).not.toMatch(/"port":6443/);
+  });
+
   it('is whole as a package by itself', () => {
     runHelm('package', CHART, '--destination', temporary);
     const { version } = JSON.parse(read('package.json'));
@@ -245,6 +256,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
       { 'controlPlane.enabled': false, 'verifier.node.enabled': true },
       /redis.mode must be external/,
     ],
+    ['an operator without namespaces', { 'operator.enabled': true }, /namespaces/],
     ['a Gateway of no class', { 'controlPlane.gateway.enabled': true }, /className/],
   ])('refuses %s', (_, values, message) => {
     expect(() => renderChart({ values })).toThrow(message);
