@@ -181,7 +181,7 @@ function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around
 
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!settle-credits|redis-exchanges).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|rights).*)\.ts$/;
+  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!settle-credits|redis-exchanges).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|verifier-commands).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 

@@ -5,8 +5,8 @@ import { type ConfigOf, flag, integer, list, secret, text } from '#shared/proces
 import type { Logger } from '#shared/process/log.ts';
 import type { FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { RedisNearby } from '#shared/protocol/follower/nearby.ts';
-import { necessaryCommands } from '#shared/protocol/follower/rights.ts';
 import { RedisDirectory } from '#shared/protocol/follower/session.ts';
+import { necessaryCommands } from '#shared/protocol/follower/verifier-commands.ts';
 import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
 import { type RedisMeasures, RedisNodes } from '#shared/redis/redis.ts';
 import { parseAddresses, type RedisAddress, type RedisConfig } from '#shared/redis/redis-settings.ts';

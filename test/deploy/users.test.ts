@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { necessaryCommands as verifierCommands } from '../../shared/protocol/follower/rights.ts';
-import { necessaryCommands as controlPlaneCommands } from '../../shared/protocol/writer/rights.ts';
+import { necessaryCommands as verifierCommands } from '../../shared/protocol/follower/verifier-commands.ts';
+import { necessaryCommands as controlPlaneCommands } from '../../shared/protocol/writer/control-plane-commands.ts';
 import {
   apiKeys,
   apiList,

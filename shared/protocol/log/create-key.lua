@@ -15,14 +15,14 @@
 --         | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
--- include rights.lua
+-- include require-writes.lua
 -- include gate.lua
 -- include ../../metering/credits.lua
 -- include ../../metering/change-credits.lua
 -- include creation.lua
 -- include lifetime.lua
 
-requireRights(head)
+requireWrites(head)
 local created, deleted, protocol, prefix, bytes, longest, usual, kinds =
   unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes', 'longest', 'usual', 'foreign'))
 if deleted then return 'DELETED' end

@@ -4,7 +4,7 @@
 -- unused: keys that were disabled and are not in the audit log yet  rule: about unused keys, ms  last: last use that is known, Unix ms
 -- all others: see write-change.lua
 -- Returns {'OK', sequence} | {'USED'} | {'NOT_FOUND'}: its API is deleted
--- include rights.lua
+-- include require-writes.lua
 -- include gate.lua
 -- include server.lua
 -- include ../../metering/credits.lua
@@ -13,7 +13,7 @@
 -- include ../../metering/change-credits.lua
 -- include change.lua
 -- include last-use.lua
-requireRights(head)
+requireWrites(head)
 local present, since = unpack(redis.call('HMGET', head, 'unused', 'unusedSince'))
 if present ~= rule or redis.call('HGET', record, 'e') ~= '1' or lastUse(base, keyId, since) > tonumber(last) then
   return {'USED'}

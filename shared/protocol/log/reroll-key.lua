@@ -14,7 +14,7 @@
 --         | {'TOO_LONG', the longest lifetime of the API, ms, the key whose expiry the new one would have}: it would live longer
 --         | {'REUSED'}: an earlier call of this name gave another time
 --         | {'REROLLED', the key that replaced it} | {'SHARED', keys that share its credits}: too many
--- include rights.lua
+-- include require-writes.lua
 -- include gate.lua
 -- include server.lua
 -- include ../../metering/credits.lua
@@ -24,7 +24,7 @@
 -- include change.lua
 -- include creation.lua
 -- include lifetime.lua
-requireRights(head)
+requireWrites(head)
 
 local p, version, expires, successor, madeBy, pool = unpack(redis.call('HMGET', record, 'p', 'v', 'x', 'T', 'Y', 'q'))
 if not p or redis.call('HEXISTS', head, 'deleted') == 1 then return {'NOT_FOUND'} end

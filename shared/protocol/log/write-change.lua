@@ -21,7 +21,7 @@
 --         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}
 --         | {'NAME_TAKEN', the name that both a rate limit and a concurrency limit would have}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: the key has no credits that could be changed this way
--- include rights.lua
+-- include require-writes.lua
 -- include gate.lua
 -- include server.lua
 -- include ../../metering/credits.lua
@@ -30,5 +30,5 @@
 -- include ../../metering/change-credits.lua
 -- include change.lua
 
-requireRights(head)
+requireWrites(head)
 return change(operation, keyId, record, long, condition, needs, fields)

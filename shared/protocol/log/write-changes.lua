@@ -4,7 +4,7 @@
 -- records: the record and the long meta of each key; count: of keys; rest: the id and the condition of each key, then the
 -- fields; all others: see write-change.lua
 -- Returns what write-change.lua returns, for each key
--- include rights.lua
+-- include require-writes.lua
 -- include gate.lua
 -- include server.lua
 -- include ../../metering/credits.lua
@@ -13,7 +13,7 @@
 -- include ../../metering/change-credits.lua
 -- include change.lua
 
-requireRights(head)
+requireWrites(head)
 local fields = {unpack(rest, 2 * count + 1)}
 local replies = {}
 for i = 1, count do

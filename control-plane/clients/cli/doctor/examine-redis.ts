@@ -1,7 +1,7 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { loadFromEnvironment } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
-import { necessaryCommands } from '#shared/protocol/writer/rights.ts';
+import { necessaryCommands } from '#shared/protocol/writer/control-plane-commands.ts';
 import { deniedCommands, permitting } from '#shared/redis/fitness.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { troubleOf } from '#shared/redis/redis-fault.ts';

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { takeFolder, tell } from '../../../../deploy/dev/folder.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { PROTOCOL } from '../../../../shared/protocol/records/protocol.ts';
-import { necessaryCommands } from '../../../../shared/protocol/writer/rights.ts';
+import { necessaryCommands } from '../../../../shared/protocol/writer/control-plane-commands.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../../harness/fleet.ts';
