@@ -260,6 +260,69 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     refused('KeyRole', { ratelimits: [{ name: 'r', limit: -1, duration: 1000 }] });
   });
 
+  it('a restore gives keys back, and the deletion of a kind takes none', async () => {
+    const names = ['back-1', 'back-2', 'back-3'];
+    cluster.apply(names.map((name) => keyCalled(name)));
+    for (const name of names) await waitFor('Ready', name);
+    const secrets = names.map((name) => secretOf(name));
+    const ids = names.map((name) => get('apikey', name).status.keyId);
+    /** As Velero's pages describe it: Secrets first; without uid, version and status, and with owners that are no more. */
+    const saved = ['secret', 'apikey'].flatMap((kind) =>
+      names.map((name) => {
+        const { metadata, status: _status, ...rest } = get(kind, name);
+        const {
+          uid: _uid,
+          resourceVersion: _version,
+          creationTimestamp: _time,
+          generation: _n,
+          ...kept
+        } = metadata;
+        return { ...rest, metadata: kept };
+      }),
+    );
+    const lose = () => {
+      for (const name of names)
+        cluster.kubectl(
+          'patch',
+          'apikey',
+          name,
+          '-n',
+          'shop',
+          '--type=merge',
+          '-p',
+          '{"metadata":{"finalizers":[]}}',
+        );
+    };
+    const isBack = (name: string) => {
+      const { status = {} } = get('apikey', name);
+      return status.keyId === ids[names.indexOf(name)];
+    };
+    operator.kill('SIGKILL');
+    lose();
+    await kubectl('delete', 'apikey', ...names, '-n', 'shop', '--wait', '--timeout=30s');
+    cluster.try('delete', 'secret', ...names, '-n', 'shop');
+    cluster.apply(saved);
+    start();
+    // All is listed for a minute first.
+    await cluster.until(() => names.every(isBack), 'keys are taken back', 120_000);
+    expect(names.map((name) => secretOf(name))).toEqual(secrets);
+    for (const secret of secrets) expect(await code(secret)).toBe('VALID');
+    const definition = JSON.parse(cluster.kubectl('get', 'crd', 'apikeys.keyfence.io', '-o', 'json'));
+    await kubectl('delete', 'crd', 'apikeys.keyfence.io', '--wait', '--timeout=60s');
+    for (const secret of secrets) expect(await code(secret)).toBe('VALID');
+    const { metadata, status: _status, ...rest } = definition;
+    const { uid: _uid, resourceVersion: _version, generation: _n, ...kept } = metadata;
+    cluster.apply([{ ...rest, metadata: { ...kept, finalizers: [] } }]);
+    cluster.kubectl('wait', '--for=condition=Established', 'crd/apikeys.keyfence.io', '--timeout=60s');
+    // Kubernetes deletes a Secret whose owner is gone, and the operator looks for the kind again after up to 30 s.
+    const ownerReferences: object[] = [];
+    cluster.apply(saved.map((each) => ({ ...each, metadata: { ...each.metadata, ownerReferences } })));
+    await cluster.until(() => names.every(isBack), 'keys are taken back again', 150_000);
+    for (const secret of secrets) expect(await code(secret)).toBe('VALID');
+    await kubectl('delete', 'apikey', ...names, '-n', 'shop', '--wait', '--timeout=60s');
+    for (const secret of secrets) expect(await code(secret)).toBe('NOT_FOUND');
+  }, 400_000);
+
   it(`${MANY} objects agree in the end, though the operator is killed again and again`, async () => {
     const names = Array.from({ length: MANY }, (_, i) => `many-${i}`);
     const labels = { many: '1' };
