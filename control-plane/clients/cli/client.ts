@@ -23,18 +23,24 @@ export class Client {
   readonly #service: 'control plane' | 'verifier';
   readonly #rootKey: string | undefined;
   readonly #beforeChange: (place: string) => void;
+  readonly #waitMs: number;
 
-  /** @param beforeChange is told the server of each change before that is sent */
+  /**
+   * @param beforeChange is told the server of each change before that is sent
+   * @param waitMs how long a call may take
+   */
   constructor(
     base: URL,
     service: 'control plane' | 'verifier',
     rootKey?: string,
     beforeChange: (place: string) => void = () => undefined,
+    waitMs = CALL_MS_MAX,
   ) {
     this.base = base;
     this.#service = service;
     this.#rootKey = rootKey;
     this.#beforeChange = beforeChange;
+    this.#waitMs = waitMs;
   }
 
   /**
@@ -111,7 +117,7 @@ export class Client {
   /** The verifier's id, as in the list of the fleet; undefined if the verifier does not report it. */
   async verifierId(): Promise<string | undefined> {
     const url = new URL(`${this.#path}/openapi.json`, this.base);
-    const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
+    const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(this.#waitMs) };
     const fail = (error: unknown) => {
       throw this.#outOfReach(error);
     };
@@ -131,7 +137,7 @@ export class Client {
       ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
     };
     const route = {
-      ...{ base: this.base, headers, signal: AbortSignal.timeout(CALL_MS_MAX) },
+      ...{ base: this.base, headers, signal: AbortSignal.timeout(this.#waitMs) },
       fetch: async (url: URL, init: RequestInit) => {
         const response = await fetch(url, init);
         this.dateMs = Date.parse(response.headers.get('date') ?? '') || undefined;

@@ -54,7 +54,9 @@ export async function examineRedis(
       ...(await examineEndpoints(nodes)),
     ];
   } catch (error) {
-    const change = 'set REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE to the values of the control plane';
+    const change = isDeadPrimary(error, config)
+      ? 'the Sentinels answer, and name this primary: start it, or see with `SENTINEL CKQUORUM mymaster` why they elect no other'
+      : 'set REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE to the values of the control plane';
     return [{ check: 'Redis', found: reason(error), change }];
   } finally {
     await nodes.close();
@@ -70,6 +72,13 @@ function reason(error: unknown): string {
     return error.cause ? `${error.message}: ${troubleOf(error.cause)}` : error.message;
   if (error instanceof Error && error.name === 'ReplyError') return `Redis refused: ${error.message}`;
   throw error;
+}
+
+/** Tells whether what cannot be reached is no Sentinel, so that a Sentinel named it. */
+function isDeadPrimary(error: unknown, config: RedisConfig): boolean {
+  const { port } = ((error as Error).cause ?? {}) as { readonly port?: number };
+  if (config.REDIS_MODE !== 'sentinel' || port === undefined) return false;
+  return config.REDIS_URL.every((sentinel) => sentinel.port !== port);
 }
 
 async function commandsCheck(

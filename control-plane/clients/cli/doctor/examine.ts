@@ -12,12 +12,14 @@ import { examineRedis } from './examine-redis.ts';
 
 const VERDICT_TRIES_MAX = 5;
 const VERDICT_RETRY_MS = 200;
+/** A verifier that answers does so in about a second; one that is frozen takes connections, and is silent. */
+const VERDICT_WAIT_MS = 5000;
 
 /** Runs all checks of the doctor. Changes nothing. Faults are findings, not rejections. */
 export async function examine(session: Session): Promise<Finding[]> {
   const controlPlane = new Client(await session.url(), 'control plane', (await session.target)?.rootKey);
   const { rootKey, verifierUrl, redisUrl } = (await session.target) ?? {};
-  const verifier = verifierUrl && new Client(verifierUrl, 'verifier');
+  const verifier = verifierUrl && new Client(verifierUrl, 'verifier', undefined, undefined, VERDICT_WAIT_MS);
   const verdict = verifier && (await examineVerifier(verifier));
   const ofVerifier = verdict
     ? [verdict, ...clockOf(verifier, 'verifier')]
@@ -82,8 +84,10 @@ async function examineVerifier(client: Client): Promise<Finding> {
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     if (error.code === 'UNAUTHORIZED') return { check, found: `${client.place} asks for a root key` };
-    const change =
-      'start it, or set KEYFENCE_VERIFIER_URL to its address; if it answers 503, it cannot reach Redis';
+    const isSilent = (error.cause as Error | undefined)?.name === 'TimeoutError';
+    const change = isSilent
+      ? 'restart it: it takes connections and is silent, so it is frozen, or has no CPU'
+      : 'start it, or set KEYFENCE_VERIFIER_URL to its address; if it answers 503, it cannot reach Redis';
     return { check, found: error.message, change };
   }
 }

@@ -12,6 +12,7 @@ import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../../harness/fleet.ts';
 import { metric } from '../../../harness/metrics.ts';
+import { freePort } from '../../../harness/ports.ts';
 import { RedisNode } from '../../../harness/redis-nodes.ts';
 import { scratch } from '../../../harness/scratch.ts';
 import { envOf, useCommandLine } from './keyfence.ts';
@@ -330,6 +331,29 @@ test('Redis out of reach from here is no fault', async () => {
   expect(stderr).not.toMatch(/Error/);
   expect(stdout).toMatch(/^[✓✗] persistence: \S/m);
   expect(stdout).not.toContain('undefined');
+});
+
+test('a verifier that is frozen is found before people give up', async () => {
+  // The kernel of a frozen process takes its connections, too.
+  const frozen = createServer(() => undefined);
+  await new Promise<void>((resolve) => frozen.listen(0, '127.0.0.1', resolve));
+  const KEYFENCE_VERIFIER_URL = `http://127.0.0.1:${(frozen.address() as AddressInfo).port}`;
+  const { of } = await examine({ KEYFENCE_VERIFIER_URL });
+  frozen.close();
+  expect(of('verifier')?.change).toContain('restart it');
+});
+
+test('a primary that is dead, and that Sentinels still name, is told from wrong settings', async () => {
+  // One Sentinel of two that have to agree.
+  const sentinel = await RedisNode.startSentinel(join(directory, 'sentinel'), await freePort(), 2);
+  try {
+    const { of } = await examine({ REDIS_MODE: 'sentinel', REDIS_URL: sentinel.url });
+    expect(of('Redis')?.change).toMatch(/^the Sentinels answer, and name this primary: start it/);
+  } finally {
+    await sentinel.stop();
+  }
+  const { of } = await examine({ REDIS_MODE: 'sentinel', REDIS_URL: sentinel.url });
+  expect(of('Redis')?.change).toContain('set REDIS_URL');
 });
 
 test('a clock that is wrong is found', async () => {
