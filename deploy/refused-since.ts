@@ -1,7 +1,9 @@
 // After a restore: `npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log` lists what
 // narrowed access after that time, according to the audit lines in the logs of all control planes, in any order.
 // It prints one call per line, to be made again: `<operation> <body>`. It leaves out disables and expiries that were
-// certainly reverted since. A line that begins with # names something that a person must decide.
+// certainly reverted since. A line that begins with # names something that a person must decide. What stands before the
+// JSON of a line, such as journalctl's time and host, does not matter. On standard error it says what it read, and it
+// ends with status 1 if that cannot be all: an empty list would let in what was refused.
 import { createInterface } from 'node:readline';
 import { scriptArguments, wrongArguments } from './dev/arguments.ts';
 
@@ -96,18 +98,39 @@ interface RoleChanges {
   readonly deleted: ReadonlySet<string>;
 }
 
+/** How far a log reaches. */
+export interface LogReach {
+  lines: number;
+  audits: number;
+  /** Unix milliseconds of the first and the last audited call. */
+  first: number;
+  last: number;
+}
+export const nothingRead = (): LogReach => ({ lines: 0, audits: 0, first: Infinity, last: -Infinity });
+
 /**
  * Returns the calls that narrow access again as it was at the end of the log.
  * @param since Unix milliseconds; the backup has what was written well before
+ * @param reach is told of each line
  */
-export async function refusedSince(lines: AsyncIterable<string>, since: number): Promise<string[]> {
+export async function refusedSince(
+  lines: AsyncIterable<string>,
+  since: number,
+  reach = nothingRead(),
+): Promise<string[]> {
   /** The calls about each thing, by its kind and id. */
   const things = new Map(KINDS.map(({ id }) => [id, new Map<string, Audit[]>()]));
   const overrides = new Map<string, Audit[]>();
   const others: string[] = [];
   for await (const text of lines) {
-    const { audit } = parse(text);
-    if (!audit || audit.time < since - EARLIER_MS || !OUTCOMES.has(audit.outcome)) continue;
+    reach.lines += 1;
+    const audit = parse(text);
+    if (audit === 'cut') others.push(`# this line is cut: see what it changed: ${text.slice(0, 1000)}`);
+    if (!audit || audit === 'cut') continue;
+    reach.audits += 1;
+    reach.first = Math.min(reach.first, audit.time);
+    reach.last = Math.max(reach.last, audit.time);
+    if (audit.time < since - EARLIER_MS || !OUTCOMES.has(audit.outcome)) continue;
     const { operation, on, after } = audit;
     const isSumOfKeys = /\.(update|delete)Keys$/.test(operation) && on['keyId'] === undefined;
     if (NARROWS_NOTHING.has(operation) || isSumOfKeys) continue;
@@ -286,13 +309,25 @@ function isTakenBack(refusal: Audit, calls: readonly Audit[], allows: (call: Aud
   });
 }
 
-function parse(text: string): { readonly audit?: Audit } {
-  if (!text.startsWith('{')) return {};
+/** Returns the call that a line audits, wherever its JSON begins: journalctl and kubectl write times and hosts before it. */
+function parse(text: string): Audit | 'cut' | undefined {
+  const start = text.indexOf('{');
+  if (start < 0) return undefined;
   try {
-    return JSON.parse(text) as { audit?: Audit };
+    const { audit } = JSON.parse(text.slice(start)) as { audit?: Audit };
+    return typeof audit?.time === 'number' ? audit : undefined;
   } catch {
-    return {}; // cut off in the middle
+    return text.includes('"audit":{') ? 'cut' : undefined;
   }
+}
+
+/** Returns why a log cannot have all that was refused since; undefined if it may. */
+export function lacks({ audits, first }: LogReach, since: number): string | undefined {
+  if (audits === 0)
+    return 'No line audits a call: give the logs of all control planes, as JSON lines (journalctl -o cat).';
+  if (first >= since)
+    return 'No audited call is older than the backup: give logs from further back, or disable what may have been disabled before these begin.';
+  return undefined;
 }
 
 if (import.meta.main) {
@@ -300,5 +335,16 @@ if (import.meta.main) {
   const [text = ''] = scriptArguments(usage, { allowPositionals: true }).positionals;
   const since = Date.parse(text);
   if (Number.isNaN(since)) wrongArguments('Say since when, in ISO 8601.', usage);
-  for (const call of await refusedSince(createInterface({ input: process.stdin }), since)) console.log(call);
+  const reach = nothingRead();
+  for (const call of await refusedSince(createInterface({ input: process.stdin }), since, reach))
+    console.log(call);
+  const { lines, audits, first, last } = reach;
+  const times =
+    audits > 0 ? `, from ${new Date(first).toISOString()} to ${new Date(last).toISOString()}` : '';
+  console.error(`read ${lines} lines, of which ${audits} audit calls${times}`);
+  const reason = lacks(reach, since);
+  if (reason) {
+    console.error(`This list is not complete. ${reason}`);
+    process.exitCode = 1;
+  }
 }

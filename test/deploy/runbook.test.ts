@@ -1,11 +1,11 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { request } from 'undici';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { operations } from '../../control-plane/operations.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { refusedSince } from '../../deploy/refused-since.ts';
@@ -336,25 +336,77 @@ test('a restore leaves out nothing to be refused', async () => {
   expect(backwards.sort()).toEqual(listed.sort());
 });
 
-test('the runbook lists refusals since a backup', () => {
+describe('a list of refusals since a backup', () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-logs-'));
-  try {
-    const on = { keyId: 'key_off', apiId: 'a' };
-    const audit = {
-      time: Date.now(),
-      operation: 'keys.updateKey',
-      outcome: 'OK',
-      on,
-      after: { enabled: false },
-    };
-    writeFileSync(join(directory, 'control-plane-1.log'), `${JSON.stringify({ audit })}\n`);
-    writeFileSync(join(directory, 'control-plane-2.log'), 'not JSON\n');
-    const COPY = join(directory, '2026-01-01T00:00:00Z.rdb');
-    const listed = runEverywhere(blocksOf('Restore')[1] ?? '', { LOGS: directory, COPY });
+  afterAll(() => rmSync(directory, { recursive: true }));
+  const COPY = join(directory, '2026-01-01T00:00:00Z.rdb');
+  const disabled = (time: string, keyId: string) =>
+    JSON.stringify({
+      level: 30,
+      audit: {
+        ...{ time: Date.parse(time), operation: 'keys.updateKey', outcome: 'OK' },
+        ...{ on: { keyId, apiId: 'a' }, after: { enabled: false } },
+      },
+    });
+  const before = disabled('2025-12-31T00:00:00Z', 'key_before');
+  const after = disabled('2026-01-02T00:00:00Z', 'key_off');
+  const logged = (...logs: readonly string[]) => {
+    const LOGS = mkdtempSync(join(directory, 'logs-'));
+    for (const [i, log] of logs.entries()) writeFileSync(join(LOGS, `control-plane-${i}.log`), log);
+    return { LOGS, COPY };
+  };
+  const list = blocksOf('Restore')[1] ?? '';
+
+  // As journalctl, `kubectl logs --timestamps --prefix` and docker compose write.
+  test.each([
+    '',
+    'Jan 02 00:00:01 host-1 node[4242]: ',
+    '[pod/keyfence-control-plane-7d/control-plane] 2026-01-02T00:00:01.1Z ',
+    'control-plane-1  | ',
+  ])('is the same whatever stands before the lines: %j', (prefix) => {
+    const env = logged(`${prefix}${before}\n${prefix}${after}\n`, `${prefix}not JSON\n`);
+    const listed = runEverywhere(list, env);
     expect(new Set(listed)).toEqual(new Set(['keys.updateKey {"keyId":"key_off","enabled":false}\n']));
-  } finally {
-    rmSync(directory, { recursive: true });
-  }
+  });
+
+  test.each([
+    ['are no logs', 'hello\n', '', 'No line audits a call'],
+    ['are empty', '', '', 'No line audits a call'],
+    ['begin after the backup', after, 'key_off', 'No audited call is older'],
+    [
+      'have their lines in another field',
+      `${JSON.stringify({ MESSAGE: after })}\n`,
+      '',
+      'No line audits a call',
+    ],
+  ])('fails if the logs %s', (_, log, listed, reason) => {
+    const result = spawnSync('sh', ['-c', list], {
+      ...{ cwd: join(DEPLOY, '..'), encoding: 'utf8' as const, env: bareEnv(logged(log)) },
+    });
+    expect(result.status).toBe(1);
+    expect(result.stdout).toContain(listed);
+    expect(result.stderr).toContain(reason);
+  });
+
+  test('says how far the logs reach', () => {
+    const options = {
+      cwd: join(DEPLOY, '..'),
+      encoding: 'utf8' as const,
+      env: bareEnv(logged(`x\n${after}\n${before}`)),
+    };
+    const { status, stderr } = spawnSync('sh', ['-c', list], options);
+    expect(status).toBe(0);
+    expect(stderr).toContain(
+      'read 3 lines, of which 2 audit calls, from 2025-12-31T00:00:00.000Z to 2026-01-02T00:00:00.000Z',
+    );
+  });
+
+  // journald cuts lines at 48 KB.
+  test('names lines that are cut', async () => {
+    const cut = `host node[1]: ${after.slice(0, -20)}`;
+    const listed = await refusedSince(Readable.from([before, cut]), Date.parse('2026-01-01'));
+    expect(listed).toEqual([`# this line is cut: see what it changed: ${cut}`]);
+  });
 });
 
 describe('on real processes', () => {
@@ -520,6 +572,9 @@ test.skipIf(noGroup)(`a restore lets in nobody who was refused${noGroup}`, async
       BACKUP,
       REDIS_HOST: pod?.redis.host ?? '',
     });
+    // It is named after the whole second in which it began, and the log has to begin before.
+    const madeMs = Date.now();
+    await fleet.until(() => Date.now() >= madeMs + 1000);
     await run(blocksOf('Backup')[0] ?? '', env(group.pods[1]));
     const COPY = join(BACKUP, readdirSync(BACKUP)[0] ?? '');
 
