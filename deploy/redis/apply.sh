@@ -1,10 +1,13 @@
 #!/bin/sh
 # Gives the Redis that start.sh started here what users.acl, the passwords and the certificates say now. Nothing is
-# restarted and no connection closed. A user that is off stays off. No argument has a password, which others could see.
+# restarted, and no connection closed but those of users that are gone. A user that is off stays off. No argument has a
+# password, which others could see.
 set -eu
 . "$(dirname "$0")/ask.sh"
 REDISCLI_AUTH=$(password operator)
 export REDISCLI_AUTH
+# Where the certificate has ended, this is what gives it another.
+here operator ping >/dev/null 2>&1 || ! has_ended || verify=--insecure
 off=" $(here operator -e acl list | sed -n 's/^user \([^ ]*\) off .*/\1/p' | tr '\n' ' ')"
 users | {
   set -f # rules have stars
@@ -13,6 +16,10 @@ users | {
     here operator -e acl setuser "$user" reset "$state" $rules >/dev/null
   done
 }
+users=" $(users | cut -d' ' -f2 | tr '\n' ' ')"
+for user in $(here operator -e acl users); do
+  case $users in *" $user "*) ;; *) here operator -e acl deluser "$user" >/dev/null ;; esac
+done
 here operator -e acl save >/dev/null
 [ -z "${GROUP_SELF:-}" ] || printf %s "$(password replica)" | here operator -e -x config set masterauth >/dev/null
 [ ! -e "$tls/tls.crt" ] || here operator -e config set tls-cert-file "$tls/tls.crt" tls-key-file "$tls/tls.key" \

@@ -32,7 +32,7 @@ users() {
 ask() {
   limit=$1 at=$2 port=$3
   shift 3
-  [ -e "$tls/ca.crt" ] && set -- --tls --cacert "$tls/ca.crt" "$@"
+  [ -e "$tls/ca.crt" ] && set -- --tls --cacert "$tls/ca.crt" ${verify:-} "$@"
   set -- redis-cli -h "$at" -p "$port" --no-auth-warning "$@"
   # macOS has no timeout, and no group either.
   if command -v timeout >/dev/null; then timeout "$limit" "$@"; else "$@"; fi
@@ -43,6 +43,13 @@ here() {
   user=$1
   shift
   ask 5 "$self" "$redis_port" --user "$user" "$@"
+}
+
+# Whether the Redis here has a certificate of this authority that has ended.
+has_ended() {
+  case $self in *:*) at="[$self]" ;; *) at=$self ;; esac
+  openssl s_client -connect "$at:$redis_port" -CAfile "$tls/ca.crt" -no_check_time -verify_return_error \
+    </dev/null >/dev/null 2>&1
 }
 
 # The role of the Redis here in its group, as ROLE tells it, a word or number a line.

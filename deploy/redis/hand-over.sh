@@ -27,7 +27,13 @@ offsets() { role | awk 'NR == 2 || NR > 4 && NR % 3 == 2'; }
 is_alone() {
   for host in $others; do [ -z "$(primary_by "$host")" ] || return 1; done
 }
-can_leave() { ! is_primary || [ -n "$(replicas)" ] || is_alone; }
+# They ask for replicas each ten seconds, and nobody would tell one that they do not know whom to follow next.
+are_known() {
+  for host in $others; do
+    [ -z "$(primary_by "$host")" ] || [ "$(sentinel "$host" replicas mymaster | grep -cx name)" -ge "$(replicas | wc -l)" ] || return 1
+  done
+}
+can_leave() { ! is_primary || { [ -n "$(replicas)" ] && are_known; } || is_alone; }
 is_level() { [ "$(offsets | sort -u | wc -l)" = 1 ]; }
 # The host of the primary as those know who go on; the Sentinel here is stopping, too.
 is_replaced() {

@@ -2,6 +2,7 @@
 # Makes what each machine keeps in /etc/keyfence, and changes it step by step. It runs on a machine that you trust; $FOLDER
 # stays there, because nothing else has the key of the authority.
 #   secrets.sh make ADDRESS…   makes what is missing for the machines with Redis at these addresses
+#   secrets.sh new NAME        makes the password of one more user, such as verifier-billing-password
 #   secrets.sh add NAME        adds a new secret as the second line of a file (or a new authority)
 #   secrets.sh use NAME        makes it the first line (or signs all certificates by the new authority)
 #   secrets.sh drop NAME       removes the old one
@@ -75,6 +76,11 @@ case $step in
       mkdir -p "$address/tls"
       [ -e "$address/tls/tls.crt" ] || certify "$address"
     done
+    ;;
+  new)
+    case $1 in *[!a-z0-9-]* | -*) usage ;; *-password) ;; *) usage ;; esac
+    [ ! -e "secrets/$1" ] || fail "$PWD/secrets/$1 is there already: to replace it, add, then use, then drop"
+    random | put "secrets/$1"
     ;;
   add | use | drop)
     file=secrets/$1

@@ -74,7 +74,11 @@ describe('a backup by deploy/operations.md', () => {
       .replaceAll('6399', String(await freePort()))
       .replaceAll('3999', String(await freePort()))
       .replaceAll('9399', String(await freePort()));
-    const listed = await run(rehearsal, { COPY: told.replace(/: .*\n/, '') });
+    const TMPDIR = join(folder, 'temporary');
+    mkdirSync(TMPDIR);
+    const listed = await run(rehearsal, { COPY: told.replace(/: .*\n/, ''), TMPDIR });
     expect(listed).toContain('shop');
+    // A copy has the names of all customers.
+    expect(readdirSync(TMPDIR).filter((name) => name.startsWith('tmp.'))).toEqual([]);
   });
 });

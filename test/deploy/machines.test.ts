@@ -94,12 +94,12 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     return code;
   };
   /** Runs a block of a section on a machine. */
-  const onPage = (heading: string, block: number, index: number, more = '') => {
+  const onPage = (heading: string, block: number, index: number, more = '', env = {}) => {
     const commands = (blocksOf('machines', heading)[block] ?? '')
       .replace(':3000', `:${ports.api}`)
       .replace(':9300', `:${ports.admin}`)
       .replace('127.0.0.1:3001', `$MACHINE:${ports.verify}`);
-    return onMachine(commands + more, index);
+    return onMachine(commands + more, index, env);
   };
   const onMachine = (commands: string, index: number, more: Record<string, string> = {}) =>
     machines.run(commands, index, {
@@ -280,6 +280,93 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     }
   });
 
+  it('keep one more user of Redis over restarts and rotations', async () => {
+    const FOLDER = join(machines.folder, 'keyfence-secrets');
+    const example = /`secrets\.sh (new \S+)`/.exec(page('redis/README'))?.[1] ?? '';
+    const step = (round: string) =>
+      machines.run(
+        `sh deploy/systemd/secrets.sh ${example.replace(/^new verifier-billing/, `${round} reader`)}`,
+        0,
+        { FOLDER },
+      );
+    const password = () =>
+      readFileSync(join(FOLDER, 'secrets/reader-password'), 'utf8').trim().split('\n')[0] ?? '';
+    const [spread = '', apply = ''] = blocksOf('rotation', 'Rotating secrets');
+    const give = async () => {
+      await machines.run(spread.replace(/^sh .*$/m, ''), 0, { FOLDER });
+      for (const index of all) await machines.run(apply, index);
+    };
+    const isLetIn = async (index: number, word = password()) => {
+      const ask = `${SETTINGS}. deploy/redis/ask.sh\nREDISCLI_AUTH=${word} here reader info server 2>&1 || :`;
+      return (await machines.run(ask, index)).includes('redis_version');
+    };
+    await step('new');
+    await expect(step('new')).rejects.toThrow(/is there already/);
+    await give();
+    for (const index of all) expect(await isLetIn(index)).toBe(true);
+    for (const index of all) {
+      await onPage('Restart, or replace a machine', 0, index);
+      expect(await isLetIn(index)).toBe(true);
+    }
+    const old = password();
+    for (const round of ['add', 'use', 'drop']) {
+      await step(round);
+      await give();
+      for (const index of all) expect(await isLetIn(index)).toBe(true);
+    }
+    for (const index of all) expect(await isLetIn(index, old)).toBe(false);
+
+    // Who withdraws a password does not wait for a restart.
+    rmSync(join(FOLDER, 'secrets/reader-password'));
+    for (const index of all) rmSync(join(machines.at(index).root, 'etc/keyfence/reader-password'));
+    const last = readFileSync(join(FOLDER, machines.at(0).address, 'reader-password'), 'utf8').trim();
+    for (const index of all) rmSync(join(FOLDER, machines.at(index).address, 'reader-password'));
+    for (const index of all) await machines.run(apply, index);
+    for (const index of all) expect(await isLetIn(index, last)).toBe(false);
+    for (const index of all) await machines.run(`${SETTINGS}sh deploy/redis/ready.sh`, index);
+    expect(await verdict(key, 0)).toBe('VALID');
+  });
+
+  it('get new certificates by the page after theirs have ended', async () => {
+    const [change = '', apply = ''] = blocksOf('rotation', 'Rotating secrets');
+    const renewed = (more: Record<string, string>) =>
+      machines.run(change, 0, {
+        ...{ ROUND: 'use', NAME: 'certificates', FOLDER: join(machines.folder, 'keyfence-secrets') },
+        ...more,
+      });
+    const ready = (index: number) => machines.run(`${SETTINGS}sh deploy/redis/ready.sh`, index);
+    await renewed({ DAYS: '0' });
+    for (const index of all) await machines.run(apply, index);
+    for (const index of all) await vi.waitFor(() => expect(ready(index)).rejects.toThrow(), PATIENT);
+    await renewed({});
+    for (const index of all) await machines.run(apply, index);
+    for (const index of all) await vi.waitFor(() => ready(index), PATIENT);
+    expect(await decided(key, 0)).toBe('VALID');
+    const refused = await disabledKey();
+    expect(await decided(refused, 3)).toBe('DISABLED');
+  });
+
+  it('answer the commands of the page about alerts', async () => {
+    const text = page('alerts');
+    const [functions = ''] = blocksOf('redis/README', 'Commands');
+    const quoted = [...text.matchAll(/`((?:[A-Z]{3,} )?[A-Z]{3,}(?: [a-z][\w-]+)*)`/g)].map(
+      ([, line = '']) => line,
+    );
+    const isOfRedis = (line: string) =>
+      /^(ACL LOG|CLIENT LIST|CONFIG|INFO|LATENCY|SLOWLOG)\b/.test(line) && line !== 'CONFIG GET';
+    const commands = [...new Set(quoted.filter((line) => isOfRedis(line) && line !== 'CONFIG SET'))];
+    expect(commands).toEqual(
+      expect.arrayContaining(['ACL LOG', 'INFO replication', 'LATENCY LATEST', 'SLOWLOG GET']),
+    );
+    for (const index of all) {
+      const at = (line: string) => machines.run(`${functions}\n${line}`, index);
+      for (const command of commands) await at(`redis ${command}`);
+      expect(await at('redis INFO replication')).toContain('role:');
+      expect(await at('redis CONFIG GET latency-monitor-threshold')).toMatch(/\n[1-9]/);
+      expect(await at('sentinels CKQUORUM mymaster')).toMatch(/^OK 3 usable/);
+    }
+  });
+
   it('survive that the primary dies for good', async () => {
     const refused = await disabledKey();
     // It registers with the first question, for which all replicas must be there.
@@ -306,12 +393,14 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
 
   it('restore a backup by the pages', async () => {
     const refused = await disabledKey();
+    const narrowed = await vi.waitFor(() => admin('keys.createKey', { apiId: 'shop' }), PATIENT);
     const BACKUP = join(machines.folder, 'backup');
     mkdirSync(BACKUP);
     const [backup = ''] = blocksOf('operations', 'Backup');
     const told = await machines.run(SETTINGS + backup, 1, { BACKUP });
     const COPY = /^\S+\.rdb/.exec(told)?.[0] ?? '';
     const later = await disabledKey();
+    await vi.waitFor(() => admin('keys.updateKey', { keyId: narrowed.keyId, enabled: false }), PATIENT);
     for (const index of all) await onPage('Back up and restore', 0, index);
     const [restore = ''] = blocksOf('operations', 'Restore');
     await machines.run(SETTINGS + restore, 0, { COPY });
@@ -320,7 +409,12 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     for (const index of all)
       await machines.run(`${SETTINGS}until sh deploy/redis/ready.sh; do sleep 0.2; done`, index);
     expect(await roles()).toEqual(['master', 'slave', 'slave']);
-    const [, , admit = ''] = blocksOf('operations', 'Restore');
+    const [, list = '', admit = ''] = blocksOf('operations', 'Restore');
+    const LOGS = join(machines.folder, 'logs');
+    mkdirSync(LOGS);
+    await onPage('Back up and restore', 2, 0, '', { LOGS });
+    const listed = await machines.run(list, 0, { LOGS, COPY });
+    expect(listed).toContain(`keys.updateKey {"keyId":"${narrowed.keyId}","enabled":false}\n`);
     for (const index of all) await vi.waitFor(() => onMachine(SETTINGS + admit, index), PATIENT);
     expect(await decided(refused, 0)).toBe('DISABLED');
     expect(await decided(later, 0)).toBe('NOT_FOUND');

@@ -26,9 +26,12 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const STUBS: Readonly<Record<string, string>> = {
   systemctl: 'exec curl -sSf -X POST "$SYSTEMD" -d "$*"',
   scp: 'host=${3#root@} && mkdir -p "$MACHINES/$host" && cp -r --remove-destination "$2" "$MACHINES/${host%%:*}${host#*:}"',
-  ssh: 'host=${1#root@}; shift; for word; do case $word in /*) word=$MACHINES/$host$word ;; esac; set -- "$@" "$word"; shift; done; "$@"',
+  // As with journald: with time and host before each line, unless they are not wanted.
+  journalctl:
+    'case " $* " in *" -o cat "*) p= ;; *) p="Jan 02 00:00:01 host $2[42]: " ;; esac; exec sed "s/^/$p/" "$MACHINES/$host/run/$2.journal"',
+  ssh: 'export host=${1#root@}; shift; for word; do case $word in /*) word=$MACHINES/$host$word ;; esac; set -- "$@" "$word"; shift; done; "$@"',
   chgrp: 'exec /bin/chgrp -R --reference="$3" "$3"',
-  ...{ 'apt-get': ':', git: ':', npm: '[ "$1" = ci ] || exec "$NPM" "$@"' },
+  ...{ 'apt-get': ':', git: ':', npm: '[ "$1" = ci ] && exit; PATH=${PATH#*:}; exec npm "$@"' },
 };
 // biome-ignore-end lint/suspicious/noTemplateCurlyInString: of a shell
 
@@ -47,9 +50,10 @@ class Unit {
     const credentials = join(machine.root, 'run/credentials', name);
     this.#text = readFileSync(join(ROOT, `deploy/systemd/${name}.service`), 'utf8')
       .replaceAll('/opt/keyfence', ROOT)
-      .replaceAll(/(?<==-?|:)\/etc\/keyfence/g, join(machine.root, 'etc/keyfence'))
+      .replaceAll(/(?<==-?|:| )\/etc\/keyfence/g, join(machine.root, 'etc/keyfence'))
       .replaceAll('%d', credentials)
-      .replaceAll('%S', join(machine.root, 'var/lib'));
+      .replaceAll('%S', join(machine.root, 'var/lib'))
+      .replaceAll('%t', join(machine.root, 'run'));
   }
 
   get pid(): number | undefined {
@@ -94,22 +98,32 @@ class Unit {
     }
     const state = this.#all('StateDirectory')[0];
     if (state) mkdirSync(join(this.#machine.root, 'var/lib', state), { recursive: true });
+    for (const runtime of this.#all('RuntimeDirectory')) {
+      rmSync(join(this.#machine.root, 'run', runtime), { recursive: true, force: true });
+      mkdirSync(join(this.#machine.root, 'run', runtime), { recursive: true });
+    }
+    for (const before of this.#all('ExecStartPre')) await this.#run(before);
     const [command = '', ...args] = this.#words(this.#all('ExecStart')[0] ?? '');
     const [cwd = ROOT] = this.#all('WorkingDirectory');
     if (cwd !== ROOT) throw new Error(`${this.#name}: ${cwd}`);
     const child = spawnBound(command, args, this.#env());
-    child.stdout?.on('data', (chunk: Buffer) => keepWords(`${this.#name}`, chunk.toString()));
+    child.stdout?.on('data', (chunk: Buffer) => {
+      keepWords(`${this.#name}`, chunk.toString());
+      appendFileSync(join(this.#machine.root, `run/${this.#name}.journal`), chunk);
+    });
     this.#process = child;
   }
 
   /** As `systemctl stop`: what the unit wants to be run before, then SIGTERM. */
   async stop(): Promise<void> {
     const [before] = this.#all('ExecStop');
-    if (before && this.#isRunning) {
-      const [command = '', ...args] = this.#words(before.replace(/^\+/, ''));
-      await promisify(execFile)(command, args, { env: this.#env() });
-    }
+    if (before && this.#isRunning) await this.#run(before);
     await this.end('SIGTERM');
+  }
+
+  async #run(line: string): Promise<void> {
+    const [command = '', ...args] = this.#words(line.replace(/^\+/, ''));
+    await promisify(execFile)(command, args, { env: this.#env() });
   }
 
   get #isRunning(): boolean {
@@ -213,7 +227,7 @@ export class Machines {
     const { port } = this.#server.address() as AddressInfo;
     const env = bareEnv({
       ...{ FIRST: first, SECOND: second, THIRD: third, MACHINE: address, DESTDIR: root },
-      ...{ MACHINES: this.folder, SYSTEMD: `http://127.0.0.1:${port}/${index}`, NPM: 'npm', ...this.env },
+      ...{ MACHINES: this.folder, SYSTEMD: `http://127.0.0.1:${port}/${index}`, ...this.env },
       ...more,
     });
     env['PATH'] = `${join(this.folder, 'stubs')}:${env['PATH']}`;
