@@ -216,7 +216,7 @@ export class Metrics {
     info: (fields: object, message: string) => void;
     warn: (fields: object, message: string) => void;
   }): FenceEvents => ({
-    settled: (outcome, apiId, sequence, tookMs) => {
+    ended: (outcome, apiId, sequence, tookMs) => {
       this.#propagation.observe({ outcome }, tookMs / 1000);
       const fields = { apiId, sequence, outcome, tookMs: Math.round(tookMs) };
       if (outcome === 'acks') log.info(fields, 'change complete');

@@ -123,8 +123,8 @@ const roomOf = (file: string): string | undefined => {
 };
 /** The rooms of the protocol that belong to the other process. */
 const ENDS: Readonly<Record<string, RegExp>> = {
-  'control-plane': /^shared\/(protocol\/follower|metering\/(?!settle-credits\.ts$)|reports)\//,
-  verifier: /^shared\/(protocol\/(writer|log|history)\/|metering\/settle-credits\.ts$)/,
+  'control-plane': /^shared\/(protocol\/follower|metering\/(?!end-debt\.ts$)|reports)\//,
+  verifier: /^shared\/(protocol\/(writer|log|history)\/|metering\/end-debt\.ts$)/,
 };
 /** Scripts that read records of the protocol from above. */
 const READERS =
@@ -181,7 +181,7 @@ function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around
 
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!settle-credits|redis-exchanges).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|verifier-commands).*)\.ts$/;
+  /^verifier\/(core|metering)\/|^verifier\/tokens\/tokens\.ts$|^shared\/metering\/(?!end-debt|redis-exchanges).*\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|nearby|verifier-commands).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 

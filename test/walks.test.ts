@@ -77,7 +77,7 @@ describe.each([...walks])('%s', (_title, steps) => {
 test('only what is there, and what its caller names, would pass', () => {
   expect(functionsIn('shared/protocol/follower/lease.ts', 'holdsNot')).toEqual([]);
   expect(functionsIn('shared/protocol/follower/lease.ts', 'holds').join()).not.toContain('extend(');
-  expect(functionsIn('shared/protocol/writer/fence.ts', '#inspect').join()).toContain('#settle(change');
+  expect(functionsIn('shared/protocol/writer/fence.ts', '#inspect').join()).toContain('#end(change');
   expect(functionsIn('shared/protocol/writer/fence.ts', '#inspect').join()).not.toContain('#cover(');
 });
 

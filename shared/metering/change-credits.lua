@@ -11,7 +11,7 @@ local function changeCredits(base, pool, asked, keyId, sequence)
   local name = pools .. (pool or '')
   local after, left, owed = nil, '', ''
   local b, h, r, t, k = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't', 'k'))
-  b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)
+  b, h, t = credits.refillIfDue(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)
   local d = redis.call('HMGET', name, 'd')[1]
   if asked.op ~= 'none' and asked.refill then
     r = asked.refill

@@ -217,7 +217,7 @@ local function creditsOf(members, held)
   -- Brings a pool up to date before any other operation: makes the due refill, only once however many were missed. The
   -- refill raises the pool to its amount and never lowers it. `kept` is what the caller, `own`, can spend.
   -- Returns the new b and h, and the time of the next refill; nil = none
-  local function settle(pool, b, h, r, t, own, kept)
+  local function refillIfDue(pool, b, h, r, t, own, kept)
     if not r then return b, h end
     local amount, following = refillOf(r)
     if now < tonumber(t) then return b, h, tonumber(t) end
@@ -278,7 +278,7 @@ local function creditsOf(members, held)
   end
 
   return {
-    hold = hold, held = heldOf, owe = owe, pay = pay, take = take, oldOf = oldOf, owed = owedOf, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
+    hold = hold, held = heldOf, owe = owe, pay = pay, take = take, oldOf = oldOf, owed = owedOf, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, refillIfDue = refillIfDue, refillOf = refillOf,
     periodOf = periodOf,
   }
 end

@@ -35,7 +35,7 @@
 --   SPOKEN: the pool may have too little, which depends on recalled holders whose credits are spoken for
 --   WAIT: other holders have enough, and are recalled
 --   HELD: other holders have enough, but did not answer the recall
---   NOREG: the name is no member, and can only settle | OLD: the turn came too late | STALE: no such pool
+--   NOREG: the name is no member, and gets nothing more | OLD: the turn came too late | STALE: no such pool
 --   FULL: questions defined too many limits
 -- include credits.lua
 -- include windows.lua
@@ -184,7 +184,7 @@ local function exchange(pool, turn, saidSpent, told, kept, needs, wanted)
 
   -- Records the spending before the refill, because it happened earlier: the refill must see only what is really left.
   local due
-  b, h, due = credits.settle(pool, b, h - clear(credits.scan, pool, mine), r, t, member, kept)
+  b, h, due = credits.refillIfDue(pool, b, h - clear(credits.scan, pool, mine), r, t, member, kept)
 
   local status, total, _, lacking = 'NOREG', nil, nil, nil
   if isLive then

@@ -57,7 +57,7 @@ export interface PoolHost {
  * nothing is counted twice and no spent credit is granted to others. A rate limit starts anew with each window; a grant
  * is worth nothing in the next. Places are only ever held.
  *
- *     unknown ── ask ──▶ in flight ── reply ──▶ known ── idle, recall, change ──▶ in flight (gives back) ──▶ settled
+ *     unknown ── ask ──▶ in flight ── reply ──▶ known ── idle, recall, change ──▶ in flight (gives back) ──▶ at Redis
  *                           ▲                     │
  *                           └── ask: too little ──┘
  *
@@ -80,7 +80,7 @@ export class Pool {
   /** undefined = none in flight, or its reply no longer counts. */
   #turn: Turn | undefined;
   /** True while Redis counts nothing as spendable here, and knows all that was taken. */
-  #settled = true;
+  #isAtRedis = true;
   /** The next turn returns nothing that it need not, what is more than a slice, or everything. */
   #returns: 'nothing' | 'surplus' | 'all' = 'nothing';
   /** True = work from before a change ended, and Redis has yet to hear of it. */
@@ -131,11 +131,11 @@ export class Pool {
   }
 
   /** True while Redis needs to hear nothing more from this pool. */
-  get isSettled(): boolean {
+  get isReported(): boolean {
     if (this.#turn || this.#demand.size > 0) return false;
     // A threshold is passed once Redis has heard what was spent of a grant, and not held.
     const isTold = this.isWindow && !this.window?.thresholds;
-    return isTold ? this.available === 0 : this.#settled;
+    return isTold ? this.available === 0 : this.#isAtRedis;
   }
 
   /** True if what is here may be spent at this instant: otherwise a change that took it may be complete already. */
@@ -145,7 +145,7 @@ export class Pool {
 
   /** True if this pool may be forgotten. Not while something is held: it would come back to a new pool of that name. */
   get isOver(): boolean {
-    return this.#holds === 0 && this.isSettled;
+    return this.#holds === 0 && this.isReported;
   }
 
   /** True while something of this pool is held. */
@@ -164,7 +164,9 @@ export class Pool {
 
   /** True while this pool has never heard from Redis, and whoever asked has given up. */
   get isForgotten(): boolean {
-    return !this.#balance.isKnown && this.#settled && this.#returns === 'nothing' && this.#demand.size === 0;
+    return (
+      !this.#balance.isKnown && this.#isAtRedis && this.#returns === 'nothing' && this.#demand.size === 0
+    );
   }
 
   isIdle({ monotonicMs }: Instant): boolean {
@@ -254,7 +256,7 @@ export class Pool {
     if (isHeld) this.#balance.hold(cost);
     else this.#balance.spend(cost);
     this.#outlook.add(-cost);
-    this.#settled = false;
+    this.#isAtRedis = false;
     if (!this.#turn && 2 * this.#balance.available < this.#slice) this.#host.request(this);
   }
 
@@ -284,7 +286,7 @@ export class Pool {
     const isLost = this.isWindow && (this.isEnded || this.#grant.hasEnded(instant(this.#clock)));
     const place = this.#balance.settle(since, held, isLost ? held : cost);
     if (isLost || place === 'nowhere') return cost < held;
-    this.#settled = false;
+    this.#isAtRedis = false;
     // What is from before a change is told apart from all else: it may be owed.
     if (place === 'Redis' && !this.isEnded) {
       this.#hasOld = true;
@@ -344,7 +346,7 @@ export class Pool {
     this.#limit = limit;
     this.#returns = 'nothing';
     this.#hasOld = false;
-    this.#settled = false;
+    this.#isAtRedis = false;
     this.#toldAtMs = nowMs;
     balance.begin(kept, limit, isOld);
     const { uses, held } = balance;
@@ -375,7 +377,7 @@ export class Pool {
     const { status, total } = reply;
     if (status === 'FULL' || status === 'STALE' || status === 'OLD' || status === 'NOREG') {
       this.#turn = undefined;
-      if (status === 'STALE') this.#settled = this.isEnded = true;
+      if (status === 'STALE') this.#isAtRedis = this.isEnded = true;
       if (status === 'FULL') this.failAll(tooMany());
       else this.#clock.after(RETRY_MS, () => this.#demand.wakeAll());
       return;
@@ -391,7 +393,7 @@ export class Pool {
     balance.reply(reply.granted, reply.spent, reply.under ?? turn.window?.limit ?? Number.POSITIVE_INFINITY);
     this.#isReplying = true;
     this.#isServing = true;
-    this.#settled = balance.available === 0 && since === 0 && balance.held === held;
+    this.#isAtRedis = balance.available === 0 && since === 0 && balance.held === held;
     const nowMs = this.#clock.monotonicMs();
     const limit = turn.window?.limit ?? Number.POSITIVE_INFINITY;
     this.#outlook.learn({
@@ -427,7 +429,7 @@ export class Pool {
     const ofNobody = this.#slice - (reply.granted - turn.uses - turn.kept - reply.reserve);
     const isDue =
       this.#returns === 'all' || (this.#clock.monotonicMs() < this.#recalledUntilMs && this.#slice > 0);
-    if ((isDue || (reply.reserve > 0 && ofNobody > 0)) && !this.#settled) this.giveBack();
+    if ((isDue || (reply.reserve > 0 && ofNobody > 0)) && !this.#isAtRedis) this.giveBack();
     else if (this.#hasOld || this.#demand.isAsked) this.#host.request(this);
   }
 
@@ -455,7 +457,7 @@ export class Pool {
     this.#host = host;
     this.void();
     this.#balance.rename();
-    this.#settled = false;
+    this.#isAtRedis = false;
   }
 
   /** Returns true if the grant is no longer valid. Credits and places are valid until they are spent. */
@@ -474,7 +476,7 @@ export class Pool {
   }
 
   #startAnew(isToldAnyway: boolean): void {
-    const isOut = this.#turn !== undefined || !this.#settled;
+    const isOut = this.#turn !== undefined || !this.#isAtRedis;
     this.void();
     this.#demand.wakeAll();
     if (isOut || isToldAnyway) this.giveBack();
@@ -483,7 +485,7 @@ export class Pool {
   /** Gives everything back, because others need it. */
   recall(): void {
     this.#recalledUntilMs = this.#clock.monotonicMs() + RECALLED_MS;
-    if (!this.#settled) this.giveBack();
+    if (!this.#isAtRedis) this.giveBack();
   }
 
   giveBack(): void {
@@ -493,7 +495,7 @@ export class Pool {
 
   /** Forgets the unspent grant, the turn in flight and the refusal. */
   void(): void {
-    if (this.#turn) this.#settled = false;
+    if (this.#turn) this.#isAtRedis = false;
     this.#turn = undefined;
     this.#balance.void();
     this.#outlook.void();

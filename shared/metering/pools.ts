@@ -19,10 +19,10 @@ const BATCH_MAX = 50;
  * limit. Only pools whose state Redis does not know completely may exceed this number, and they are soon idle.
  */
 const POOLS_MAX = 25_000;
-const SETTLE_FIRST_MS = 100;
-const SETTLE_MAX_MS = 10_000;
+const REPORT_FIRST_MS = 100;
+const REPORT_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
-const SETTLE_ATTEMPTS_MAX = 8640;
+const REPORT_ATTEMPTS_MAX = 8640;
 
 /** Counts since the start, of all pools of a verifier, for metrics. */
 export interface CreditCounts {
@@ -94,7 +94,7 @@ export class Pools implements Companion {
   #closing: AbortSignal | undefined;
   /** Pools of credits of which Redis has yet to hear after the end. */
   readonly #open = new Set<Pool>();
-  #isSettling = false;
+  #isReporting = false;
 
   constructor(options: PoolsOptions, follower: CompanionHost) {
     this.#options = options;
@@ -194,14 +194,14 @@ export class Pools implements Companion {
     for (const pool of this.#pools.values()) {
       pool.end(unavailable('not in sync with Redis'));
       // The rest of a window is lost when the window ends, and places are free without this name.
-      if (!pool.window && !pool.isSettled) this.#open.add(pool);
+      if (!pool.window && !pool.isReported) this.#open.add(pool);
     }
-    await this.#settle(signal);
+    await this.#reportAll(signal);
   }
 
-  async #settle(signal: AbortSignal): Promise<void> {
-    this.#isSettling = true;
-    for (let attempt = 0; this.#open.size > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
+  async #reportAll(signal: AbortSignal): Promise<void> {
+    this.#isReporting = true;
+    for (let attempt = 0; this.#open.size > 0 && attempt < REPORT_ATTEMPTS_MAX; ) {
       const batch = [...this.#open].slice(0, BATCH_MAX);
       for (const pool of batch) this.#open.delete(pool);
       try {
@@ -209,11 +209,11 @@ export class Pools implements Companion {
       } catch {
         if (signal.aborted) return; // the rest is lost with this process
         for (const pool of batch) this.#open.add(pool);
-        const waitMs = backoffMs(attempt++, SETTLE_FIRST_MS, SETTLE_MAX_MS, () => 0.5);
+        const waitMs = backoffMs(attempt++, REPORT_FIRST_MS, REPORT_MAX_MS, () => 0.5);
         await pause(this.#clock, waitMs, signal);
       }
     }
-    this.#isSettling = false;
+    this.#isReporting = false;
   }
 
   #request(pool: Pool): void {
@@ -221,7 +221,7 @@ export class Pools implements Companion {
       // What was held under this name comes back after its end.
       if (pool.window || !pool.isReleased) return;
       this.#open.add(pool);
-      if (!this.#isSettling) void this.#settle(this.#closing);
+      if (!this.#isReporting) void this.#reportAll(this.#closing);
       return;
     }
     const lane = pool.window ? this.#lane : this.#laneOfCredits;
@@ -308,7 +308,7 @@ export class Pools implements Companion {
       const now = instant(this.#clock);
       for (const [id, pool] of this.#pools) {
         if (pool.isIdle(now) && pool.isOver) this.#pools.delete(id);
-        else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();
+        else if (pool.isIdle(now) && !pool.isReported) pool.giveBack();
         else if (pool.isStale(now)) this.#request(pool);
       }
       if (this.#pools.size > 0) this.#watch();

@@ -62,13 +62,13 @@ export function holdProcess(): Timer {
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
-    const settle = () => {
+    const end = () => {
       timer.cancel();
-      signal?.removeEventListener('abort', settle);
+      signal?.removeEventListener('abort', end);
       resolve();
     };
-    const timer = clock.after(delayMs, settle);
-    signal?.addEventListener('abort', settle, { once: true });
+    const timer = clock.after(delayMs, end);
+    signal?.addEventListener('abort', end, { once: true });
   });
 }
 

@@ -55,7 +55,7 @@ const nodes = new RedisNodes(config, clock, log);
 async function startControlPlane() {
   const writer = new DurableWriter(nodes, 0);
   const changes = new RedisChangeLog(nodes, writer, 0, () => clock.wallMs());
-  const events = { settled: nothing, killed: nothing, reaped: nothing, rewritten: nothing };
+  const events = { ended: nothing, killed: nothing, reaped: nothing, rewritten: nothing };
   const fence = new Fence(changes, clock, 0, events);
   const limits = {
     ...{ fenceWaitMs: 30_000, pending: { changesMax: 100, stopsMax: 100 } },

@@ -67,13 +67,13 @@ export class SingleFlight<T, Q, A> {
   #begin(chain: RunningLookup<Q, A>[], lookup: RunningLookup<Q, A>, first: Q): void {
     chain.push(lookup);
     this.#size++;
-    const end = (settle: (waiter: Waiter<Q, A>) => void) => {
+    const end = (finish: (waiter: Waiter<Q, A>) => void) => {
       chain.splice(chain.indexOf(lookup), 1);
       this.#size--;
       for (const deadline of lookup.waiting) {
         this.#deadlines.end(deadline);
         // A caller that was already rejected as too slow needs no answer.
-        if (!deadline.hasPassed) settle(deadline.item);
+        if (!deadline.hasPassed) finish(deadline.item);
       }
     };
     this.#options.read(lookup.digest, first).then(

@@ -114,7 +114,7 @@ export class Metering implements Meter {
   }
 }
 
-/** A question that waits: the needs of its latest attempt, and what it settled on where its hold takes less. */
+/** A question that waits: the needs of its latest attempt, and what it chose where its hold takes less. */
 class LookUp {
   needs: readonly Need[] = [];
   readonly #choices = new Map<Pool, Need>();

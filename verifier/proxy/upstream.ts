@@ -164,7 +164,7 @@ export class UpstreamPool implements UpstreamStats {
           const added = responseHeaders;
           const handler = new UpstreamHandler(connection, response, events, added, tunnelIdleMs, limit, cost);
           connection.client.dispatch(upstreamRequest, handler);
-          const ended = await handler.settled;
+          const ended = await handler.ended;
           isReusable = ended === 'whole' && upgrade === null;
           return ended;
         } finally {
@@ -295,7 +295,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #connection: Connection;
   readonly #response: Downstream;
   readonly #addedHeaders: readonly string[];
-  readonly #settled = Promise.withResolvers<Ended>();
+  readonly #ended = Promise.withResolvers<Ended>();
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
   readonly #limit: HeadLimit;
@@ -342,8 +342,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   }
 
   /** Resolves as `send` does. */
-  get settled(): Promise<Ended> {
-    return this.#settled.promise;
+  get ended(): Promise<Ended> {
+    return this.#ended.promise;
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -425,9 +425,9 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     const { socket: client } = response;
     if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
       upstream.destroy();
-      if (client === null) this.#settled.resolve('left');
+      if (client === null) this.#ended.resolve('left');
       else
-        this.#settled.reject(
+        this.#ended.reject(
           new UpstreamError('invalid', new Error('101 to a protocol that was not requested'), {
             isUnsent: false,
           }),
@@ -445,8 +445,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     ]);
     response.flushHeaders();
     join(client, upstream, this.#tunnelIdleMs ?? 0, this.#limit.clock).then(
-      () => this.#settled.resolve('whole'),
-      this.#settled.reject,
+      () => this.#ended.resolve('whole'),
+      this.#ended.reject,
     );
   }
 
@@ -485,12 +485,12 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
       const drop = (name: string, value: string) => isOfConnection(name) || this.#drop(name, value);
       this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, drop)));
     }
-    if (this.#restBytes !== undefined) return void this.#settled.resolve('whole');
+    if (this.#restBytes !== undefined) return void this.#ended.resolve('whole');
     const last = this.#flushed ? undefined : this.#first;
     // Node sends a head and a string in one write, but a head and a buffer in two.
     const isShort = last !== undefined && last.length <= STRING_BYTES_MAX;
     this.#response.end(isShort ? last.toString('latin1') : last, 'latin1');
-    this.#settled.resolve('whole');
+    this.#ended.resolve('whole');
   }
 
   /** Sends the head with the first chunk of the body, which briefly waited for the rest. */
@@ -516,8 +516,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#end();
     if (this.#response.headersSent) this.#response.destroy();
     if (this.#response.headersSent || this.#response.destroyed)
-      this.#settled.resolve(isUnsent ? 'unsent' : this.#hasLeft ? 'left' : 'cut');
-    else this.#settled.reject(new UpstreamError(fault, error, { isUnsent, isWritten, isClosed }));
+      this.#ended.resolve(isUnsent ? 'unsent' : this.#hasLeft ? 'left' : 'cut');
+    else this.#ended.reject(new UpstreamError(fault, error, { isUnsent, isWritten, isClosed }));
   }
 
   #faultOf(error: Error): UpstreamFault {

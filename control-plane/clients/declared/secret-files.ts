@@ -110,7 +110,7 @@ export class SigningFile {
   }
 
   /** Takes the mark away: the secret is known to be the present one, or there is none to come. */
-  settle(): void {
+  unmark(): void {
     rmSync(this.#mark, { force: true });
   }
 }

@@ -199,7 +199,7 @@ class Writer {
       // Nothing was made, and no secret is to come.
       const isRefused =
         error instanceof CliError && error.exit !== 'UNAVAILABLE' && error.code !== 'CONFLICT';
-      if (isRefused && change.action === 'create') file.settle();
+      if (isRefused && change.action === 'create') file.unmark();
       throw error;
     });
     file.keep(String(answer.secret));
@@ -209,7 +209,7 @@ class Writer {
       throw new CliError('NO', 'another call replaced its secret meanwhile; run apply again', {
         code: 'CONFLICT',
       });
-    file.settle();
+    file.unmark();
     return answer;
   }
 

@@ -202,7 +202,7 @@ export class Operator {
     this.#inventory = inventory;
     const takingBack = new TakingBack({
       inventory,
-      isSettled: () => clock.monotonicMs() - (this.#listedAtMs ?? clock.monotonicMs()) >= LOOK_MS,
+      isListed: () => clock.monotonicMs() - (this.#listedAtMs ?? clock.monotonicMs()) >= LOOK_MS,
       takeFrom: (apiIds) =>
         [...this.#apis.objects.values()]
           .filter((api) => apiIds === undefined || apiIds.includes(apiIdOf(api)))

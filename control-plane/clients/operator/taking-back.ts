@@ -5,7 +5,7 @@ import { Unready } from './reporter.ts';
 export interface TakingBackOptions {
   readonly inventory: KeyInventory;
   /** Tells whether all objects were listed for a minute. */
-  readonly isSettled: () => boolean;
+  readonly isListed: () => boolean;
   /** The other installations whose things objects for these APIs may take; undefined = for any API. */
   readonly takeFrom: (apiIds: readonly string[] | undefined) => readonly string[];
 }
@@ -26,7 +26,7 @@ export class TakingBack {
    * not yet, or not without the administrator's word.
    */
   may(object: KubeObject, managedBy: string | undefined, apiIds: readonly string[] | undefined): boolean {
-    const { inventory, isSettled, takeFrom } = this.#options;
+    const { inventory, isListed, takeFrom } = this.#options;
     const installation = inventory.earlierOf(managedBy, object.metadata);
     if (installation === undefined) return false;
     if (!inventory.isOwn(installation) && !takeFrom(apiIds).includes(installation))
@@ -34,7 +34,7 @@ export class TakingBack {
         'OtherInstallation',
         `the installation ${installation} declared it. If that is gone or gives it up, add it to takeFrom of the KeyApi`,
       );
-    if (!isSettled())
+    if (!isListed())
       throw new Unready('Waiting', 'all objects are listed for a minute before one takes back its own');
     return true;
   }

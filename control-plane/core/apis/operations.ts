@@ -276,7 +276,7 @@ const getApiPropagation = operation({
     const ofHead = async () => {
       const head = await keys.headOfApi(apiId);
       call.giveTurnBack();
-      return changeWriter.settled(apiId, '', head.sequence, true, head.hash);
+      return changeWriter.whenComplete(apiId, '', head.sequence, true, head.hash);
     };
     const propagation =
       sequence === undefined ? await ofHead() : await changeWriter.status(apiId, '', Number(sequence));

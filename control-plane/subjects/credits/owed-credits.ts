@@ -1,4 +1,4 @@
-import { settleRun } from '#shared/metering/settle-credits.ts';
+import { endDebt } from '#shared/metering/end-debt.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import type { Debts } from '../../core/ports.ts';
@@ -19,19 +19,19 @@ export class OwedCredits implements Debts {
   async end(apiId: string, keyId: string): Promise<number | undefined> {
     const untilMs = this.#clock.monotonicMs() + GIVEN_BACK_MS;
     for (;;) {
-      const { isSettled, remaining } = await this.#poll(apiId, keyId);
+      const { isEnded, remaining } = await this.#poll(apiId, keyId);
       if (remaining === '') return undefined;
-      if (isSettled === '1' || this.#clock.monotonicMs() >= untilMs) return Number(remaining);
+      if (isEnded === '1' || this.#clock.monotonicMs() >= untilMs) return Number(remaining);
       await pause(this.#clock, POLL_PERIOD_MS);
     }
   }
 
   /** Tells whether no holder still has credits that the pool lacks. */
-  async isSettled(apiId: string, keyId: string): Promise<boolean> {
-    return (await this.#poll(apiId, keyId)).isSettled !== '0';
+  async isEnded(apiId: string, keyId: string): Promise<boolean> {
+    return (await this.#poll(apiId, keyId)).isEnded !== '0';
   }
 
   async #poll(apiId: string, keyId: string) {
-    return (await this.#writer.send(settleRun(apiId, keyId))).reply;
+    return (await this.#writer.send(endDebt(apiId, keyId))).reply;
   }
 }

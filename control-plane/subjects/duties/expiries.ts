@@ -123,7 +123,7 @@ export class DueKeys {
   }
 
   /** Sets when the next event of each key is due, undefined = never, and forgets the marks. */
-  async settle(
+  async schedule(
     apiId: string,
     keys: readonly (ExpiringKey & { readonly nextMs: number | undefined })[],
     marks: readonly PoolMark[],
@@ -205,9 +205,9 @@ export class DueWatch implements Duty {
     for (let pages = 0; pages < PAGES_MAX && !signal.aborted; pages++) {
       const due = await dueKeys.read(apiId, clock.wallMs());
       if (!due) return;
-      const isSettled = await this.#tell(apiId, due);
+      const hasToldAll = await this.#tell(apiId, due);
       if (pages === 0 && due.hasRules) await rules.visit(apiId);
-      if (due.keys.length < DUE_AT_ONCE || !isSettled) return;
+      if (due.keys.length < DUE_AT_ONCE || !hasToldAll) return;
     }
   }
 
@@ -229,8 +229,8 @@ export class DueWatch implements Duty {
       ...marks.flatMap((mark) => noticesOfMark(apiId, mark)),
     ];
     if ((await notices.add(all)) < all.length) return false;
-    const settled = scheduled.map(({ key, nextMs }) => ({ ...key, nextMs }));
-    await dueKeys.settle(apiId, settled, marks);
+    const next = scheduled.map(({ key, nextMs }) => ({ ...key, nextMs }));
+    await dueKeys.schedule(apiId, next, marks);
     return true;
   }
 }

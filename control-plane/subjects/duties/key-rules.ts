@@ -80,7 +80,7 @@ export class KeyRules {
       return;
     }
     const ruleMs = Number(page.rule);
-    if (await this.#settle(apiId, page.noted)) await this.#act(apiId, ruleMs, page.rows);
+    if (await this.#record(apiId, page.noted)) await this.#act(apiId, ruleMs, page.rows);
     const isOver = page.next === '';
     const pauseMs = isOver ? Math.min(ROUND_MS_MAX, (ruleMs || Number.POSITIVE_INFINITY) / 100) : 0;
     this.#rounds.set(apiId, {
@@ -115,7 +115,7 @@ export class KeyRules {
     log.info({ apiId, keyIds: disabled }, 'keys that nobody used were disabled');
     const { head } = apiKeys(apiId);
     const noted = await this.#options.nodes.run(head, (redis) => redis.hgetall(unusedKeys(apiId)));
-    await this.#settle(apiId, Object.entries(noted).flat());
+    await this.#record(apiId, Object.entries(noted).flat());
   }
 
   /** Returns until when nobody could use an identity's keys, Unix ms: its last change; Infinity while it is disabled. */
@@ -144,7 +144,7 @@ export class KeyRules {
    * @param noted ids, each followed by the sequence, the time and the last use of its disable, and the rule
    * @returns false if the audit log does not take them now
    */
-  async #settle(apiId: string, noted: readonly string[]): Promise<boolean> {
+  async #record(apiId: string, noted: readonly string[]): Promise<boolean> {
     const { audit, nodes } = this.#options;
     const { head } = apiKeys(apiId);
     for (let i = 0; i < noted.length; i += 2) {

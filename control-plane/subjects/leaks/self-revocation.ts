@@ -38,7 +38,7 @@ interface RevocationParts {
   >;
   readonly view: Pick<KeyView, 'get'>;
   readonly apis: Pick<Apis, 'get'>;
-  readonly changeWriter: Pick<ChangeWriter, 'apply' | 'settled'>;
+  readonly changeWriter: Pick<ChangeWriter, 'apply' | 'whenComplete'>;
   readonly audit: CallRecorder;
   readonly rates: RateLimits;
   readonly clock: Clock;
@@ -133,7 +133,7 @@ const disabled = (
   parts: RevocationParts,
 ) =>
   enabled === false
-    ? parts.changeWriter.settled(apiId, keyId, sequence, true)
+    ? parts.changeWriter.whenComplete(apiId, keyId, sequence, true)
     : disable({ apiId, keyId }, request, parts);
 
 /**
@@ -141,8 +141,9 @@ const disabled = (
  * verifier with a lease has applied it.
  */
 async function deleted({ apiId, keyId }: Place, { keys, changeWriter }: RevocationParts) {
-  if (await keys.isApiDeleted(apiId)) return changeWriter.settled(apiId, '', await keys.deletionOfApi(apiId));
-  return changeWriter.settled(apiId, keyId, await keys.deletionOf(apiId, keyId));
+  if (await keys.isApiDeleted(apiId))
+    return changeWriter.whenComplete(apiId, '', await keys.deletionOfApi(apiId));
+  return changeWriter.whenComplete(apiId, keyId, await keys.deletionOf(apiId, keyId));
 }
 
 async function disable(

@@ -2,7 +2,7 @@ import { backoffMs, type Clock, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { SigningEndpoint } from './endpoints.ts';
 import type { EventPoster, PostResult } from './event-poster.ts';
-import { type Attempt, NotSender, type Outbox, type SettledAttempt, type WaitingMessage } from './outbox.ts';
+import { type Attempt, type AttemptOutcome, NotSender, type Outbox, type WaitingMessage } from './outbox.ts';
 
 const [SECOND, MINUTE, HOUR] = [1000, 60_000, 3_600_000];
 
@@ -134,9 +134,9 @@ class MessageWindow {
 const AT_ONCE = 8;
 const READ_AT_ONCE = 100;
 /** Attempts that may wait for Redis to record them. */
-const SETTLED_MAX = 500;
+const OUTCOMES_MAX = 500;
 /** Attempts that are recorded by one run of the script. */
-const SETTLED_AT_ONCE = 50;
+const OUTCOMES_AT_ONCE = 50;
 /** Longest pause between two looks at what is due. */
 const LOOK_MS = 1000;
 /** Longest time to finish what is under way, milliseconds. */
@@ -170,7 +170,7 @@ interface EndpointSenderOptions {
 export class EndpointSender {
   readonly #options: EndpointSenderOptions;
   readonly #window = new MessageWindow();
-  readonly #settled: SettledAttempt[] = [];
+  readonly #outcomes: AttemptOutcome[] = [];
   readonly #stop = new AbortController();
   readonly #waker = new Waker();
   #endpoint: SigningEndpoint;
@@ -181,7 +181,7 @@ export class EndpointSender {
   #pausedUntilMs = 0;
   /** When somebody last wanted an attempt at once, as far as this sender has heeded it. */
   #hurriedAtMs = 0;
-  #settling: Promise<void> | undefined;
+  #recording: Promise<void> | undefined;
   /** The reason why the latest attempts could not be recorded. */
   #failure: unknown;
   #isStopping = false;
@@ -236,15 +236,15 @@ export class EndpointSender {
         this.#failure = undefined;
         log.debug({ err, endpointId: this.#endpoint.endpointId }, 'webhook events wait for Redis');
         await this.#waker.pause(clock, backoffMs(failures++, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random));
-        this.#settle();
+        this.#record();
       }
     }
     while (this.#sending > 0) {
       this.#waker.reset();
       await this.#waker.pause(clock, LOOK_MS);
     }
-    this.#settle();
-    await this.#settling; // if this fails, they are delivered again
+    this.#record();
+    await this.#recording; // if this fails, they are delivered again
   }
 
   /** Begins where the sender before left off: that Redis or a control plane was gone is no success of the endpoint. */
@@ -260,7 +260,7 @@ export class EndpointSender {
 
   /** Tries again at once if somebody wants that: a good test or a wanted delivery ends the pause. */
   async #heed(): Promise<void> {
-    const isBusy = this.#sending > 0 || this.#settled.length > 0 || this.#settling !== undefined;
+    const isBusy = this.#sending > 0 || this.#outcomes.length > 0 || this.#recording !== undefined;
     if (this.#failures === 0 || isBusy) return;
     const { outbox, clock } = this.#options;
     const { failures, pausedUntilMs, hurriedAtMs } = await outbox.failuresOf(this.#endpoint.endpointId);
@@ -289,7 +289,7 @@ export class EndpointSender {
   #begin(): void {
     const nowMs = this.#options.clock.wallMs();
     if (!this.#endpoint.enabled || nowMs < this.#pausedUntilMs || !this.#options.isSender()) return;
-    if (this.#settled.length >= SETTLED_MAX) return;
+    if (this.#outcomes.length >= OUTCOMES_MAX) return;
     const first = this.#window.firsts(nowMs, AT_ONCE);
     if (this.#pausedUntilMs > 0) {
       // The pause is over: one message shows whether attempts succeed again. A message that never succeeds must not
@@ -347,8 +347,8 @@ export class EndpointSender {
     const nextAtMs = nowMs + (delayMs ?? 0);
     const record = recordOf(result, { time: nowMs, attempt: message.attempts + 1, result: outcome });
     const nextAt = outcome === 'failed' ? { nextAt: Math.max(nextAtMs, this.#pausedUntilMs) } : {};
-    this.#settled.push({ message, result: outcome, attempts, nextAtMs, record: { ...record, ...nextAt } });
-    this.#settle();
+    this.#outcomes.push({ message, result: outcome, attempts, nextAtMs, record: { ...record, ...nextAt } });
+    this.#record();
     onAttempt(outcome);
     if (outcome === 'failed') this.#window.defer(message, attempts, nextAtMs);
     else this.#window.drop(message);
@@ -359,23 +359,23 @@ export class EndpointSender {
   }
 
   /** Records what was attempted, in its order, while other attempts go on. */
-  #settle(): void {
-    this.#settling ??= this.#recordAll()
+  #record(): void {
+    this.#recording ??= this.#recordAll()
       .catch((error: unknown) => {
         this.#failure = error;
         this.#waker.wake();
       })
       .finally(() => {
-        this.#settling = undefined;
+        this.#recording = undefined;
       });
   }
 
   async #recordAll(): Promise<void> {
-    while (this.#settled.length > 0) {
-      const part = this.#settled.slice(0, SETTLED_AT_ONCE);
+    while (this.#outcomes.length > 0) {
+      const part = this.#outcomes.slice(0, OUTCOMES_AT_ONCE);
       const state = { failures: this.#failures, pausedUntilMs: this.#pausedUntilMs };
-      await this.#options.outbox.settle(this.#endpoint.endpointId, part, state);
-      this.#settled.splice(0, part.length);
+      await this.#options.outbox.record(this.#endpoint.endpointId, part, state);
+      this.#outcomes.splice(0, part.length);
     }
   }
 

@@ -54,8 +54,8 @@ const queueEvents = command(
   ['name', 'ms', 'group', 'base', 'most', '...events'],
   list,
 );
-const settleAttempts = command(
-  new URL('./settle-attempts.lua', import.meta.url),
+const recordAttempts = command(
+  new URL('./record-attempts.lua', import.meta.url),
   ['sender', 'queue', 'retries', 'attempts', 'dead', 'state', 'endpoints'],
   ['name', 'ms', 'endpoint', 'attemptsKept', 'deadKept', 'failures', 'pausedUntil', '...deliveries'],
   (reply) => reply === 1,
@@ -105,7 +105,7 @@ export interface WaitingMessage extends Message {
 }
 
 /** The outcome of an attempt. */
-export interface SettledAttempt {
+export interface AttemptOutcome {
   readonly message: WaitingMessage;
   readonly result: 'delivered' | 'failed' | 'dead';
   /** Number of failed attempts so far. */
@@ -175,7 +175,7 @@ export class Outbox {
   }
 
   /**
-   * Reads entries that nobody settled yet.
+   * Reads entries that nobody has acknowledged yet.
    * @param after of each source, the id after which to read what was read before; undefined = wait for news
    */
   async read(count: number, after: readonly [string, string] | undefined): Promise<SourceEntry[]> {
@@ -288,9 +288,9 @@ export class Outbox {
   }
 
   /** Records attempts of one endpoint and its state after them. */
-  async settle(
+  async record(
     endpointId: string,
-    attempts: readonly SettledAttempt[],
+    attempts: readonly AttemptOutcome[],
     state: { readonly failures: number; readonly pausedUntilMs: number },
   ): Promise<void> {
     const { queue, retries, attempts: latest, dead, state: stateKey } = webhookKeys(endpointId);
@@ -299,7 +299,7 @@ export class Outbox {
       ...[message.id, message.type, message.order, message.body],
     ]);
     const isSender = await this.#run(
-      settleAttempts({
+      recordAttempts({
         ...{ sender: webhookSender, queue, retries, attempts: latest, dead, state: stateKey },
         ...{ endpoints: webhookEndpoints, endpoint: endpointId, name: this.#name, ms: SENDER_MS },
         ...{ attemptsKept: ATTEMPTS_KEPT, deadKept: DEAD_KEPT, failures: state.failures, deliveries },

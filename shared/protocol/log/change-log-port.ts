@@ -108,7 +108,7 @@ export interface LogEntry {
   /** The credits after a change to them. */
   readonly credits?: {
     readonly remaining: number;
-    /** True if holders must give some back before the change is complete (`settleCredits`). */
+    /** True if holders must give some back before the change is complete (`endDebt`). */
     readonly isOwed: boolean;
   };
   /** Present if a successor was made. */

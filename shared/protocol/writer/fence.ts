@@ -11,8 +11,8 @@ export interface PendingEntry {
   readonly keyId: string;
   readonly sequence: number;
   readonly hash: string;
-  /** Settles once; possibly never while Redis is away. */
-  readonly settled: Promise<FenceOutcome>;
+  /** Resolves once; possibly never while Redis is away. */
+  readonly ended: Promise<FenceOutcome>;
   /** Latest time of completion by fence, on the monotonic clock, milliseconds. */
   readonly closesAtMs: number;
   /** As of the last check. */
@@ -20,13 +20,13 @@ export interface PendingEntry {
   readonly followers: number;
   /** The version of the record; undefined = not checked yet. */
   readonly version?: string | undefined;
-  /** The outcome, once it is settled. */
+  /** The outcome, once it has ended. */
   readonly outcome?: FenceOutcome;
 }
 
 /** Events of the fence, for logs and metrics. */
 export interface FenceEvents {
-  settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
+  ended(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
   /** Followers did not acknowledge a change in time. */
   killed(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[], sequence: number): void;
   /** Changes no longer wait for followers that `killed` reported. */
@@ -51,7 +51,7 @@ interface Open extends PendingEntry {
   readonly startedAtMs: number;
   /** Number of changes that complete together with this one. */
   readonly changes: number;
-  readonly settle: (outcome: FenceOutcome) => void;
+  readonly end: (outcome: FenceOutcome) => void;
 }
 
 /**
@@ -105,8 +105,8 @@ export class Fence {
       startedAtMs,
       changes,
       closesAtMs: startedAtMs + this.durationMs(entry.leaseMs),
-      settled: promise,
-      settle: resolve,
+      ended: promise,
+      end: resolve,
     };
     this.#pending += changes;
     const api = this.#apis.get(apiId);
@@ -122,7 +122,7 @@ export class Fence {
     return open;
   }
 
-  /** Stops watching; open changes stay unsettled. */
+  /** Stops watching; open changes stay open. */
   stop(): void {
     this.#stop.abort();
     for (const { waker } of this.#apis.values()) waker.wake();
@@ -162,7 +162,7 @@ export class Fence {
       const ended = new Set<Open>();
       const lowest = api.open.slice(0, POLL_BATCH);
       await Promise.all(lowest.map(async (change) => (await this.#inspect(change)) && ended.add(change)));
-      // If a whole batch is settled, the changes after it may be settled too.
+      // If a whole batch has ended, the changes after it may have ended too.
       goesOn = ended.size === POLL_BATCH;
       if (ended.size > 0) {
         api.open = api.open.filter((change) => !ended.has(change));
@@ -172,29 +172,29 @@ export class Fence {
     this.#apis.delete(apiId);
   }
 
-  /** Checks one change and returns whether it is settled. An outage of Redis settles nothing. */
+  /** Checks one change and returns whether it has ended. An outage of Redis ends nothing. */
   async #inspect(change: Open): Promise<boolean> {
     const { apiId, keyId, sequence, hash, replicated } = change;
     try {
       const logStatus = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
-      if (logStatus.state === 'LOST') return this.#settle(change, 'lost');
-      if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');
+      if (logStatus.state === 'LOST') return this.#end(change, 'lost');
+      if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#end(change, 'lost');
       change.followers = logStatus.followers;
       change.version = logStatus.version;
       if (logStatus.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;
       // Without the entry, this may be a deposed primary, whose members follow another history.
       const isHere = logStatus.state === 'INTACT';
-      if (isHere && logStatus.laggards === 0) return this.#settle(change, 'acks');
+      if (isHere && logStatus.laggards === 0) return this.#end(change, 'acks');
       if (this.#clock.monotonicMs() < change.closesAtMs) return false;
       const closing = await this.#log.close(apiId, change);
-      if (closing.state === 'LOST') return this.#settle(change, 'lost');
+      if (closing.state === 'LOST') return this.#end(change, 'lost');
       change.followers = closing.followers;
       const removals = closing.removed.map((name) => ({ name }));
       this.#events.killed(apiId, [...removals, ...closing.killed], sequence);
       if (removals.length > 0) this.#events.reaped(apiId, removals);
       this.reapLater(apiId, closing.killed, closing.leaseMs);
-      return this.#settle(change, 'fence');
+      return this.#end(change, 'fence');
     } catch {
       return false; // unreachable or deposed: the change stays open and is checked again
     }
@@ -218,12 +218,12 @@ export class Fence {
     }
   }
 
-  #settle(change: Open, outcome: FenceOutcome): true {
+  #end(change: Open, outcome: FenceOutcome): true {
     this.#pending -= change.changes;
     change.outcome = outcome;
     const tookMs = this.#clock.monotonicMs() - change.startedAtMs;
-    this.#events.settled(outcome, change.apiId, change.sequence, tookMs);
-    change.settle(outcome);
+    this.#events.ended(outcome, change.apiId, change.sequence, tookMs);
+    change.end(outcome);
     return true;
   }
 

@@ -144,7 +144,7 @@ const APART: readonly string[] = [KEY_FIELDS.meta.letter];
 const LAGGARDS_NAMED_MAX = 100;
 const LAG_PERIOD_MS = 50;
 /** Pauses between two looks at a change that another call wrote. */
-const [SETTLED_FIRST_MS, SETTLED_MAX_MS] = [10, 500];
+const [STATUS_FIRST_MS, STATUS_MAX_MS] = [10, 500];
 const REWRITE_FIRST_MS = 50;
 const REWRITE_MAX_MS = 2000;
 const REWRITE_ATTEMPTS_MAX = 50;
@@ -312,10 +312,10 @@ export class ChangeWriter {
   }
 
   /** The status of a change once it is complete, or after FENCE_WAIT_MS as it is then. Takes and rejects as `status` does. */
-  async settled(...change: Parameters<ChangeWriter['status']>): Promise<ChangeStatus | undefined> {
+  async whenComplete(...change: Parameters<ChangeWriter['status']>): Promise<ChangeStatus | undefined> {
     const { clock, limits } = this.#options;
     const endsAtMs = clock.monotonicMs() + limits.fenceWaitMs;
-    for (let pauseMs = SETTLED_FIRST_MS; ; pauseMs = Math.min(2 * pauseMs, SETTLED_MAX_MS)) {
+    for (let pauseMs = STATUS_FIRST_MS; ; pauseMs = Math.min(2 * pauseMs, STATUS_MAX_MS)) {
       const status = await this.status(...change);
       const isOver = clock.monotonicMs() >= endsAtMs || this.#stop.signal.aborted;
       if (status?.state !== 'pending' || isOver) return status;
@@ -372,7 +372,7 @@ export class ChangeWriter {
    */
   async #complete(first: Change, latest: Latest): Completion {
     for (let change = first; ; ) {
-      const outcome = await change.watched.settled;
+      const outcome = await change.watched.ended;
       if (outcome !== 'lost') return completed(outcome, [change], change.watched);
       const { write } = change;
       if (!isStop(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
@@ -433,7 +433,7 @@ export class ChangeWriter {
    * so each is then followed on its own.
    */
   async #completeTogether(written: readonly WrittenChange[], last: PendingEntry, latest: Latest): Completion {
-    const outcome = await last.settled;
+    const outcome = await last.ended;
     if (outcome !== 'lost') return completed(outcome, written, last);
     return together(
       written.map(async (each) => {
@@ -468,11 +468,11 @@ export class ChangeWriter {
       return writePart();
     });
     const caughtUp = turn.then(async ([completion]) => {
-      const settled = completion?.then(
+      const ended = completion?.then(
         () => true,
         () => true,
       );
-      return settled !== undefined && (await this.#hold(settled, giveWayMs)) === true;
+      return ended !== undefined && (await this.#hold(ended, giveWayMs)) === true;
     });
     const period = before.then(() => (periodMs > 0 ? pause(clock, periodMs, this.#stop.signal) : undefined));
     const over = Promise.all([caughtUp, period]).then(
@@ -550,14 +550,14 @@ export class ChangeWriter {
   }
 
   /** Returns the result if it comes within `holdMs`; undefined if it does not, or if this process stops. */
-  async #hold<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
-    settling.catch(() => undefined); // it may reject later, when the caller has the response
+  async #hold<T>(result: Promise<T>, holdMs: number): Promise<T | undefined> {
+    result.catch(() => undefined); // it may reject later, when the caller has the response
     if (holdMs <= 0) return undefined;
     const waiter = new Waker();
     if (this.#stop.signal.aborted) waiter.wake();
     this.#waiters.add(waiter);
     const over = waiter.pause(this.#options.clock, holdMs).then(() => undefined);
-    return Promise.race([settling, over]).finally(() => {
+    return Promise.race([result, over]).finally(() => {
       waiter.wake();
       this.#waiters.delete(waiter);
     });
@@ -592,7 +592,7 @@ const completed = (
   last?: PendingEntry,
 ): Completed => ({ by, lentUntilMs: last ? lentUntilMs(changes, last) : 0 });
 
-/** Returns by what all entries were settled; undefined = some are not. */
+/** Returns by what all entries are complete; undefined = some are not. */
 function outcomeOf(entries: readonly PendingEntry[]): 'acks' | 'fence' | undefined {
   const outcomes = entries.map(({ outcome }) => outcome);
   if (outcomes.some((outcome) => outcome === undefined || outcome === 'lost')) return undefined;

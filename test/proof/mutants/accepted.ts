@@ -43,8 +43,8 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'shared/metering/change-credits.lua',
-    before: "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
-    after: "b, h, t = credits.settle(name, tonumber(b or 1), tonumber(h or 0), r, t, '', 0)",
+    before: "b, h, t = credits.refillIfDue(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+    after: "b, h, t = credits.refillIfDue(name, tonumber(b or 1), tonumber(h or 0), r, t, '', 0)",
     reason: 'Only `set` and `none` are done to a key without a pool, and both begin anew.',
   },
   {

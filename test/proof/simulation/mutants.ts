@@ -276,7 +276,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     seed: 102,
     file: FENCE,
     edits: [
-      ["if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
+      ["if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#end(change, 'lost');", ''],
     ],
   },
   'no gate': {
@@ -428,7 +428,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier gives nothing back to other verifiers. (I14)',
     seed: CREDIT_SEEDS + 7,
     file: 'shared/metering/pools.ts',
-    edits: [['else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();', '']],
+    edits: [['else if (pool.isIdle(now) && !pool.isReported) pool.giveBack();', '']],
   },
 };
 
@@ -465,7 +465,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
       'A verifier forgets a pool of which something is held, and gives what comes back to another. (I14)',
     seed: HOLD_SEEDS + 29,
     file: POOL,
-    edits: [['return this.#holds === 0 && this.isSettled;', 'return this.isSettled;']],
+    edits: [['return this.#holds === 0 && this.isReported;', 'return this.isReported;']],
   },
   'a hold ends twice': {
     breaks: 'A release that is repeated gives back again. (I23)',
@@ -720,8 +720,8 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
     file: 'shared/metering/change-credits.lua',
     edits: [
       [
-        "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
-        "if asked.op ~= 'set' then b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0) end",
+        "b, h, t = credits.refillIfDue(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+        "if asked.op ~= 'set' then b, h, t = credits.refillIfDue(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0) end",
       ],
     ],
   },
@@ -731,9 +731,9 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
     file: 'shared/metering/change-credits.lua',
     edits: [
       [
-        "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+        "b, h, t = credits.refillIfDue(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
         `b, h = tonumber(b or 0), tonumber(h or 0)
-  if asked.op ~= 'refill' then b, h, t = credits.settle(name, b, h, r, t, '', 0) end`,
+  if asked.op ~= 'refill' then b, h, t = credits.refillIfDue(name, b, h, r, t, '', 0) end`,
       ],
     ],
   },
@@ -1163,7 +1163,7 @@ const OF_AT_LEAST: Readonly<Record<string, Mutant>> = {
     file: ALLOWANCE,
     edits: [['cost: Math.max(least, ', 'cost: Math.max(1, ']],
   },
-  'a hold forgets on what it settled': {
+  'a hold forgets what it chose': {
     breaks: 'A question that waited asks for the whole cost again, which is not there. (I27)',
     seed: AT_LEAST_SEEDS,
     file: METERING,

@@ -99,7 +99,7 @@ class Acts {
       ...some(4, () => this.#exchange()),
       ...some(1, () => this.#usedBefore()),
       ...some(1, () => this.#overdue()),
-      ...some(1, () => this.state.settleCredits(this.apiId, this.#key())),
+      ...some(1, () => this.state.endDebt(this.apiId, this.#key())),
       ...some(2, () => this.#trimOrFind()),
       ...some(1, () => this.state[random.pick(['removeKeys', 'forget'] as const)](this.apiId)),
     ])();

@@ -1,8 +1,8 @@
 import { hash as digest } from 'node:crypto';
 import { updateApi } from '../../../control-plane/core/apis/apis.ts';
+import { endDebt } from '../../../shared/metering/end-debt.ts';
 import type { PoolReply, PoolTurn } from '../../../shared/metering/exchange.ts';
 import { exchangeRun } from '../../../shared/metering/exchange.ts';
-import { settleRun } from '../../../shared/metering/settle-credits.ts';
 import { findNearby, nearbyRun } from '../../../shared/protocol/follower/nearby.ts';
 import { findKeys } from '../../../shared/protocol/follower/pointers.ts';
 import { registerRun, syncRun } from '../../../shared/protocol/follower/session.ts';
@@ -139,8 +139,8 @@ export class RedisState extends Commands {
   }
 
   /** Whether nobody holds anything that the pool lacks. */
-  settleCredits(apiId: string, keyId: string): boolean {
-    return this.run(settleRun(apiId, keyId)).isSettled !== '0';
+  endDebt(apiId: string, keyId: string): boolean {
+    return this.run(endDebt(apiId, keyId)).isEnded !== '0';
   }
 
   check(change: Parameters<typeof checkRun>[0]): LogStatus {

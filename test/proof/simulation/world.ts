@@ -319,7 +319,7 @@ export class World {
         this.check(() => this.#rerolled(successor, versionOf(before), versionOf(after), versionOf(made))),
     );
     const fence = new Fence(log, machine, deposedMs, {
-      settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
+      ended: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
       killed: (apiId, members, sequence) =>
         this.note(machine.name, 'killed', apiId, sequence, ...members.map(({ name }) => name)),
       reaped: (apiId, members) =>

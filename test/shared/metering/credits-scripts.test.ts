@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { endDebt } from '../../../shared/metering/end-debt.ts';
 import { exchangeTurns } from '../../../shared/metering/exchange.ts';
-import { settleRun } from '../../../shared/metering/settle-credits.ts';
 import { apiKeys, poolKey, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
@@ -110,7 +110,7 @@ describe('an exchange', () => {
   test('what is spoken for pays nothing of what others can spend', async () => {
     await at.redis.hset(recordKey('a', 'k'), 'q', 'p');
     await at.redis.hset(pool, { b: 10, o: 4, '@2.a': '4 0 1 4', '!2.a': '4 7' });
-    expect(await run(settleRun('a', 'k'))).toEqual({ isSettled: '0', remaining: '10' });
+    expect(await run(endDebt('a', 'k'))).toEqual({ isEnded: '0', remaining: '10' });
   });
 
   test.each([
@@ -170,7 +170,7 @@ describe('an exchange', () => {
     expect(await at.redis.hkeys('kf:{a}:u:!x')).toEqual(['p 50']);
   });
 
-  test('of a former name only settles', async () => {
+  test('of a former name gets nothing more', async () => {
     await exchange('2.a', 1, { need: 4, wanted: 1000 });
     await at.redis.zrem(members, '2.a');
     expect((await exchange('2.a', 2, { spent: 2, need: 1 })).status).toBe('NOREG');

@@ -72,7 +72,7 @@ test('keeps what it has until it has the rest', async () => {
   expect(waiter.over).toBe(true);
   expect(calls()).toBeLessThan(10);
   await pass(4000);
-  expect([pools.get('a').isSettled, pools.get('b').isSettled]).toEqual([true, true]);
+  expect([pools.get('a').isReported, pools.get('b').isReported]).toEqual([true, true]);
 });
 
 test('gives back what was kept for a dead request', async () => {
@@ -83,5 +83,5 @@ test('gives back what was kept for a dead request', async () => {
   expect(a.available).toBe(5);
   waiter.over = true;
   await pass(4000);
-  expect([a.isSettled, b.isSettled, pools.available]).toEqual([true, true, 0]);
+  expect([a.isReported, b.isReported, pools.available]).toEqual([true, true, 0]);
 });

@@ -91,8 +91,8 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
       return;
     }
     if (passage instanceof Promise)
-      void passage.then((latePassage) => settle(request, reply, latePassage, next), next);
-    else settle(request, reply, passage, next);
+      void passage.then((latePassage) => applyPassage(request, reply, latePassage, next), next);
+    else applyPassage(request, reply, passage, next);
   };
   const name = `keyfence-${newRequestId()}`;
   instance.addHook('onRequest', Object.defineProperty(onRequest, 'name', { value: name }));
@@ -118,7 +118,12 @@ Object.assign(keyfence, {
   [Symbol.for('fastify.display-name')]: 'keyfence',
 });
 
-function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, next: () => void): void {
+function applyPassage(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  passage: Passage,
+  next: () => void,
+): void {
   if (!(passage instanceof Refusal)) {
     if (passage !== undefined) {
       request.apiKey = passage;

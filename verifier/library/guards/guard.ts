@@ -149,7 +149,7 @@ function guard<R>(
       const options = optionsOf(rules, incoming);
       const rest = payment === undefined ? options : payment.question(options);
       const question = questionOf(rules, clientIpOf, incoming, rest);
-      const settle = (verdict: KeyVerdict | undefined) => {
+      const conclude = (verdict: KeyVerdict | undefined) => {
         const passage = passageOf(verdict, incoming, payment, rules);
         if (!('valid' in passage)) return refused(passage, rules, incoming);
         const { ending } = incoming;
@@ -175,12 +175,12 @@ function guard<R>(
           void incoming.ending?.destroyed;
           return Promise.resolve(verifier.verify(key, question.asOptions()))
             .then(toItself, toNothing)
-            .then(settle);
+            .then(conclude);
         }
       } catch {
-        return settle(undefined);
+        return conclude(undefined);
       }
-      return settle(verdict);
+      return conclude(verdict);
     },
   };
 }

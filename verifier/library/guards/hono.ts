@@ -47,8 +47,8 @@ export function keyfence(options: GuardOptions<Context>): MiddlewareHandler {
     // Without Node's response, the end of the body is that of the response.
     const proceed = outgoing ? next : () => passWatched(context, end, next);
     return passage instanceof Promise
-      ? passage.then((latePassage) => settle(context, incoming, rawHeaders, latePassage, proceed))
-      : settle(context, incoming, rawHeaders, passage, proceed);
+      ? passage.then((latePassage) => applyPassage(context, incoming, rawHeaders, latePassage, proceed))
+      : applyPassage(context, incoming, rawHeaders, passage, proceed);
   };
 }
 
@@ -79,7 +79,7 @@ interface Incoming extends WithHeaders {
   readonly socket?: { readonly remoteAddress?: string | undefined };
 }
 
-function settle(
+function applyPassage(
   context: Context<{ Variables: KeyfenceVariables }>,
   incoming: Incoming | undefined,
   rawHeaders: readonly string[],

@@ -23,8 +23,8 @@ export function connectGuard<R extends IncomingMessage>(guard: Guard<R>) {
       return;
     }
     if (passage instanceof Promise)
-      void passage.then((latePassage) => settle(request, response, latePassage, next), next);
-    else settle(request, response, passage, next);
+      void passage.then((latePassage) => applyPassage(request, response, latePassage, next), next);
+    else applyPassage(request, response, passage, next);
   };
 }
 
@@ -62,7 +62,7 @@ function check<R extends IncomingMessage>(
   return guard.check({ rawHeaders, target, request: ownRequest, carrier: request, ending, id });
 }
 
-function settle(request: GuardedRequest, response: ServerResponse, passage: Passage, next: Next): void {
+function applyPassage(request: GuardedRequest, response: ServerResponse, passage: Passage, next: Next): void {
   if (!(passage instanceof Refusal)) {
     if (passage !== undefined) {
       request.apiKey = passage;

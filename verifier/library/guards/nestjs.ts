@@ -87,8 +87,8 @@ export class KeyfenceGuard implements CanActivate, OnModuleDestroy {
       id: request.id,
     });
     return passage instanceof Promise
-      ? passage.then((latePassage) => settle(latePassage, request, response))
-      : settle(passage, request, response);
+      ? passage.then((latePassage) => applyPassage(latePassage, request, response))
+      : applyPassage(passage, request, response);
   }
 
   /** Closes the client that was created for `url` or `unixSocket`. */
@@ -111,7 +111,7 @@ type NestResponse =
   | ServerResponse
   | { readonly raw: ServerResponse; header(name: string, value: string): unknown };
 
-function settle(passage: Passage, request: NestRequest, response: NestResponse): boolean {
+function applyPassage(passage: Passage, request: NestRequest, response: NestResponse): boolean {
   const set = (name: string, value: string) =>
     'setHeader' in response ? response.setHeader(name, value) : response.header(name, value);
   if (passage instanceof Refusal) {

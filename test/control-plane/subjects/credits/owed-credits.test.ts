@@ -56,11 +56,11 @@ beforeEach(async () => {
 afterEach(() => nodes.close());
 
 test('a decrement waits for credits at verifiers', async () => {
-  expect(await credits.isSettled('a', 'k')).toBe(false);
+  expect(await credits.isEnded('a', 'k')).toBe(false);
   meanwhile = { pause: 3, act: () => exchange(2, 4, 0) };
   expect(await credits.end('a', 'k')).toBe(6);
   expect(pauses).toHaveLength(3);
-  expect(await credits.isSettled('a', 'k')).toBe(true);
+  expect(await credits.isEnded('a', 'k')).toBe(true);
 });
 
 test('what is settled is not waited for', async () => {
@@ -72,11 +72,11 @@ test('what is settled is not waited for', async () => {
 test('waits a second for a silent verifier', async () => {
   expect(await credits.end('a', 'k')).toBe(0);
   expect(passed()).toBe(1000);
-  expect(await credits.isSettled('a', 'k')).toBe(false);
+  expect(await credits.isEnded('a', 'k')).toBe(false);
 });
 
 test('a key without credits has none to settle', async () => {
   await at.redis.del(pool);
   expect(await credits.end('a', 'k')).toBeUndefined();
-  expect(await credits.isSettled('a', 'k')).toBe(true);
+  expect(await credits.isEnded('a', 'k')).toBe(true);
 });

@@ -33,7 +33,7 @@ function withLeases(ms: number): void {
     const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
     const log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, Date.now);
-    const events = { settled: vi.fn(), killed: vi.fn(), reaped: vi.fn() };
+    const events = { ended: vi.fn(), killed: vi.fn(), reaped: vi.fn() };
     changeWriter = new ChangeWriter({
       log,
       fence: new Fence(log, systemClock, DEPOSED_MS, events),

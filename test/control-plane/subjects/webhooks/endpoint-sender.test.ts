@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { EndpointSender } from '../../../../control-plane/subjects/webhooks/endpoint-sender.ts';
 import type { SigningEndpoint } from '../../../../control-plane/subjects/webhooks/endpoints.ts';
-import type { SettledAttempt, WaitingMessage } from '../../../../control-plane/subjects/webhooks/outbox.ts';
+import type { AttemptOutcome, WaitingMessage } from '../../../../control-plane/subjects/webhooks/outbox.ts';
 import { SteppedClock } from './stepped-clock.ts';
 
 const endpoint: SigningEndpoint = {
@@ -13,7 +13,7 @@ const endpoint: SigningEndpoint = {
 function sending(statusOf: (id: string) => number) {
   const clock = new SteppedClock();
   const queue: WaitingMessage[] = [];
-  const [sent, settled, gone]: [string[], SettledAttempt[], string[]] = [[], [], []];
+  const [sent, outcomes, gone]: [string[], AttemptOutcome[], string[]] = [[], [], []];
   let isSender = true;
   const sender = new EndpointSender(endpoint, {
     outbox: {
@@ -21,7 +21,7 @@ function sending(statusOf: (id: string) => number) {
       waiting: async (_id: string, after: string, count: number) =>
         queue.slice(queue.findIndex(({ entryId }) => entryId === after) + 1).slice(0, count),
       bodyOf: async (_id: string, entryId: string) => queue.find((each) => each.entryId === entryId)?.body,
-      settle: async (_id: string, attempts: readonly SettledAttempt[]) => void settled.push(...attempts),
+      record: async (_id: string, attempts: readonly AttemptOutcome[]) => void outcomes.push(...attempts),
     } as never,
     poster: {
       post: async (_endpoint: SigningEndpoint, id: string, body: string) => {
@@ -51,7 +51,7 @@ function sending(statusOf: (id: string) => number) {
     sender.wake();
   };
   return {
-    ...{ clock, sender, add, sent, settled, gone },
+    ...{ clock, sender, add, sent, outcomes, gone },
     lose: () => {
       isSender = false;
     },
@@ -93,15 +93,15 @@ test('tries a failing endpoint ever more rarely', async () => {
 });
 
 test('gives up an event after three days', async () => {
-  const { clock, sender, add, settled } = sending(() => 500);
+  const { clock, sender, add, outcomes } = sending(() => 500);
   void sender.run();
   // It waits since a time when there was no sender.
   add('bad', 'bad', 58 * 3_600_000);
   await clock.pass(3_600_000);
-  expect(settled.filter(({ result }) => result === 'dead')).toEqual([]);
+  expect(outcomes.filter(({ result }) => result === 'dead')).toEqual([]);
   await clock.pass(14 * 3_600_000);
-  expect(settled.at(-1)).toMatchObject({ result: 'dead', message: { id: 'bad' } });
-  expect(settled.filter(({ result }) => result === 'dead')).toHaveLength(1);
+  expect(outcomes.at(-1)).toMatchObject({ result: 'dead', message: { id: 'bad' } });
+  expect(outcomes.filter(({ result }) => result === 'dead')).toHaveLength(1);
   sender.stop();
 });
 

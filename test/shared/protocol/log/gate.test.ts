@@ -44,7 +44,7 @@ function parts() {
   const limits = { leaseMs: 500, apiAutoCreate: true };
   const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
   const apis = new Apis(nodes, writer, systemClock, 500);
-  const events = { settled: nothing, killed: nothing, reaped: nothing, rewritten: nothing };
+  const events = { ended: nothing, killed: nothing, reaped: nothing, rewritten: nothing };
   const changeWriter = new ChangeWriter({
     log,
     fence: new Fence(log, systemClock, 0, events),

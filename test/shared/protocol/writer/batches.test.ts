@@ -62,7 +62,7 @@ function world(pending = { changesMax: 100, stopsMax: 100 }) {
     close: (apiId, change) => run((server) => server.close(apiId, change, -1)),
     reap: (apiId, killed) => run((server) => server.reap(apiId, killed)),
   };
-  const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
+  const fence = new Fence(log, clock, 0, { ended: nothing, killed: nothing, reaped: nothing });
   const changeWriter = new ChangeWriter({
     ...{
       log,

@@ -42,13 +42,13 @@ async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'd
     close: (apiId, change) => run(servers[where.looks], (state) => state.close(apiId, change, -1)),
     reap: async () => 0,
   };
-  const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
+  const fence = new Fence(log, clock, 0, { ended: nothing, killed: nothing, reaped: nothing });
   const taken = await write(servers.deposed, false)(UPDATE);
   if (taken.status !== 'OK') throw new Error(taken.status);
   await write(servers.successor, true)({ ...UPDATE, fields: { n: 'another' } });
   let outcome: FenceOutcome | undefined;
-  void fence.track('a', 'k', taken).settled.then((settled) => {
-    outcome = settled;
+  void fence.track('a', 'k', taken).ended.then((ended) => {
+    outcome = ended;
   });
   await timeline.run(10_000);
   fence.stop();
@@ -67,7 +67,7 @@ test('a change taken by a failover is lost at once', async () => {
   expect(await afterFailover({ writes: 'successor', looks: 'successor' })).toBe('lost');
 });
 
-test('settles a slow change once', async () => {
+test('ends a slow change once', async () => {
   const timeline = new Timeline();
   const looks = { begun: 0, under: 0, most: 0 };
   const check: ChangeLog['check'] = async ({ keyId }) => {
@@ -88,9 +88,9 @@ test('settles a slow change once', async () => {
   };
   const never = () => Promise.reject(new Error('not here'));
   const log: ChangeLog = { check, write: never, close: never, reap: async () => 0 };
-  const settled: number[] = [];
+  const ended: number[] = [];
   const events: FenceEvents = {
-    settled: (_outcome, _apiId, sequence) => settled.push(sequence),
+    ended: (_outcome, _apiId, sequence) => ended.push(sequence),
     killed: nothing,
     reaped: nothing,
   };
@@ -108,6 +108,6 @@ test('settles a slow change once', async () => {
   await timeline.run(2000);
   fence.stop();
   expect(looks).toEqual({ begun: 1, under: 0, most: 1 });
-  expect(settled.toSorted()).toEqual([1, 2, 3, 4]);
+  expect(ended.toSorted()).toEqual([1, 2, 3, 4]);
   expect(fence.pending).toBe(0);
 });

@@ -79,7 +79,7 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
     return killed.length;
   };
   const log: ChangeLog = { write: refuse, check: refuse, close: refuse, reap };
-  const fence = new Fence(log, clock, deposedMs, { settled: nothing, killed: nothing, reaped: nothing });
+  const fence = new Fence(log, clock, deposedMs, { ended: nothing, killed: nothing, reaped: nothing });
   const logger = createLogger('control-plane', 'silent');
   let n = 0;
   const newName = () => `t${++n}`;

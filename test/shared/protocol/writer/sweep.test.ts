@@ -86,7 +86,7 @@ function sweepOver(members: Readonly<Record<string, number>>) {
     close: refuse,
     reap: refuse,
   };
-  const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
+  const fence = new Fence(log, clock, 0, { ended: nothing, killed: nothing, reaped: nothing });
   const logger = createLogger('control-plane', 'silent');
   const sweep = new Sweep({ store, log, fence, clock, logger, leaseMs: LEASE_MS, deposedMs: 0 });
   void sweep.run();

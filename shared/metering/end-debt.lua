@@ -8,7 +8,7 @@ local name = pools .. (redis.call('HGET', record, 'q') or '')
 local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))
 if not b then return {} end
 local credits = creditsOf(members, held)
-b, h = credits.settle(name, tonumber(b), tonumber(h or 0), r, t, '', 0)
+b, h = credits.refillIfDue(name, tonumber(b), tonumber(h or 0), r, t, '', 0)
 redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
 local owed = redis.call('HMGET', name, 'o')[1]
 if owed then credits.owe(name, tonumber(owed)) end
