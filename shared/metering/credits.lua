@@ -159,8 +159,15 @@ local function creditsOf(members, held)
     if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) else redis.call('HDEL', pool, 'o') end
   end
 
-  -- Pays what a decrement did not find with what came back from before it. Once a holder that has applied the decrement kept
-  -- nothing, only work that it has at that turn, the divide, is from before. From then on it tells that apart.
+  -- Pays what a decrement did not find with what came back from before it. What a holder got later pays nothing, but its totals
+  -- do not tell the two apart. So one of its turns divides them: the first one at which it has applied the decrement and keeps
+  -- nothing to spend. Then only what its work holds is from before; from then on the holder counts that by itself.
+  --
+  --                 a decrement        it has applied it, and keeps nothing: the divide
+  --   ───────────────────┼──────────────────────────────┼─────────────────────────▶ turns of one holder
+  --   work A   ├───────────────── holds 3 ──────────────┼────┤ comes back from before, and pays
+  --   work B             │                              │  ├── holds 2 ──┤ comes back from after, and pays nothing
+  --
   -- owed: before; name: the holder; turn; back: what came back, 0 or less = nothing; kept: what it can spend yet
   -- told: what its work holds and its position in the log, then if it knows of a divide what work from before holds yet, the
   -- divide, and what came back of that work since

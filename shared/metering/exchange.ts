@@ -3,7 +3,7 @@ import { command, each, oneOf } from '../redis/command.ts';
 import { apiKeys, broughtIndex, poolKey, windowKey } from '../redis/redis-keys.ts';
 import type { Run } from '../redis/script.ts';
 
-/** Credits of work from before a divide: a turn after which all else is from after a decrement. */
+/** Credits of work from before a divide; `pay` in credits.lua explains it. */
 export interface Divide {
   /** The turn that is the divide. */
   readonly turn: number;
