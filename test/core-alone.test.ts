@@ -22,11 +22,9 @@ const KEPT = [
   ...['test/core-alone', 'package.json', 'tsconfig.json'],
 ];
 /** In place of what counts credits: scripts of the log include it, and write no credits with it. */
-const PLUGS = {
-  'credits.lua': '',
-  'sharing.lua': 'local function sharingOf() return function() return {} end, function() end end\n',
-  'change-credits.lua': "local function changeCredits() error('nothing counts credits here') end\n",
-};
+const PLUG = `local function sharingOf() return function() return {} end, function() end end
+local function changeCredits() error('nothing counts credits here') end
+`;
 let folder: string;
 let redis: RedisServer;
 
@@ -36,8 +34,7 @@ beforeAll(async () => {
     cpSync(join(ROOT, name), join(folder, name), { recursive: true });
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
   mkdirSync(join(folder, 'shared/metering'));
-  for (const [name, text] of Object.entries(PLUGS))
-    writeFileSync(join(folder, 'shared/metering', name), text);
+  writeFileSync(join(folder, 'shared/metering/plug.lua'), PLUG);
   redis = await startRedis(join(folder, 'redis'));
 });
 afterAll(async () => {

@@ -129,15 +129,16 @@ const ENDS: Readonly<Record<string, RegExp>> = {
 /** Scripts that read records of the protocol from above. */
 const READERS =
   /^control-plane\/(core\/records\/(read-key|list-keys|list-declared)|subjects\/duties\/survey-keys)\.lua$/;
-/** How credits change, which scripts of the log include. */
-const PLUG = /^shared\/metering\/(change-credits|credits|sharing)\.lua$/;
+/** All of metering that they and scripts of the log include. */
+const PLUG = 'shared/metering/plug.lua';
 
 /** Each script that includes one of another room. */
 const strangers = (scripts: ReadonlyMap<string, string>): string[] =>
   [...scripts].flatMap(([file, text]) =>
     includedIn(file, text)
-      .filter((each) => roomOfScript(each) !== roomOfScript(file) && !READERS.test(file))
-      .filter((each) => !(file.startsWith('shared/protocol/log/') && PLUG.test(each)))
+      .filter((each) => roomOfScript(each) !== roomOfScript(file))
+      .filter((each) => !(READERS.test(file) && (each === PLUG || each.startsWith('shared/protocol/log/'))))
+      .filter((each) => !(file.startsWith('shared/protocol/log/') && each === PLUG))
       .map((each) => `${file} → ${each}`),
   );
 const includedIn = (file: string, text: string): string[] =>
@@ -402,7 +403,7 @@ test('every Lua script has names and a result', () => {
   expect(strangers(texts)).toEqual([]);
   const planted = '-- include ../../../shared/protocol/log/gate.lua';
   expect(strangers(new Map([['control-plane/subjects/roles/a.lua', planted]]))).toHaveLength(1);
-  const metering = '-- include ../../metering/windows.lua';
+  const metering = '-- include ../../metering/credits.lua';
   expect(strangers(new Map([['shared/protocol/log/a.lua', metering]]))).toHaveLength(1);
 });
 

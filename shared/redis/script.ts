@@ -10,11 +10,14 @@ export interface ScriptCall {
   readonly args: readonly Argument[];
 }
 
-/** Returns the text of a script with the files that it includes. */
-const withIncluded = (file: URL): string =>
-  readFileSync(file, 'utf8').replace(/^-- include (\S+\.lua)$/gm, (_line, name: string) =>
-    readFileSync(new URL(name, file), 'utf8').trimEnd(),
-  );
+/** Returns the text of a script with the files that it includes, and those that they include: each once, where it comes first. */
+const withIncluded = (file: URL, included = new Set([file.href])): string =>
+  readFileSync(file, 'utf8').replace(/^-- include (\S+\.lua)$/gm, (_line, name: string) => {
+    const other = new URL(name, file);
+    if (included.has(other.href)) return '';
+    included.add(other.href);
+    return withIncluded(other, included).trimEnd();
+  });
 
 /** One run of a script, and how to read its reply. */
 export interface Run<T> extends ScriptCall {
@@ -36,7 +39,8 @@ export class Script {
 
   /**
    * @param file location of the script, usually `new URL('./lua/name.lua', import.meta.url)`. A line `--
-   * include name.lua` is replaced by the file at that path, relative to the script
+   * include name.lua` is replaced by the file at that path, relative to the file with the line, which may include
+   * others
    * @param locals Lua that comes before the script's own, on a line after its first
    */
   constructor(file: URL, locals = '') {

@@ -11,7 +11,7 @@
 -- limit: maximum number of keys on the page  most: maximum number of keys examined  conditions: as list-keys.lua; letters: too
 -- Returns {} if there is no such API | {number of keys of the API, '1' = there are more, member to continue after, and for
 --   each key its row}
--- include ../../../shared/metering/credits.lua
+-- include ../../../shared/metering/plug.lua
 -- include filter.lua
 -- include key-row.lua
 local isIn = 'by:' .. place

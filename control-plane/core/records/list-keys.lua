@@ -9,7 +9,7 @@
 -- letters: of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
--- include ../../../shared/metering/credits.lua
+-- include ../../../shared/metering/plug.lua
 -- include filter.lua
 -- include key-row.lua
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))

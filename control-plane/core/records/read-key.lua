@@ -3,7 +3,7 @@
 --
 -- head, record, long: its long meta  base: the beginning of the API's other keys  letters: of the fields to return besides meta
 -- Returns {} if there is no such key | {meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none
--- include ../../../shared/metering/credits.lua
+-- include ../../../shared/metering/plug.lua
 if redis.call('HEXISTS', head, 'deleted') == 1 then return {} end
 local f = redis.call('HMGET', record, 'p', 'M', 'm', unpack(letters))
 local pool = redis.call('HGET', record, 'q')

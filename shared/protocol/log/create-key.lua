@@ -17,8 +17,7 @@
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
 -- include require-writes.lua
 -- include gate.lua
--- include ../../metering/credits.lua
--- include ../../metering/change-credits.lua
+-- include ../../metering/plug.lua
 -- include creation.lua
 -- include lifetime.lua
 

@@ -7,10 +7,8 @@
 -- include require-writes.lua
 -- include gate.lua
 -- include server.lua
--- include ../../metering/credits.lua
--- include ../../metering/sharing.lua
+-- include ../../metering/plug.lua
 -- include operations.lua
--- include ../../metering/change-credits.lua
 -- include change.lua
 -- include last-use.lua
 requireWrites(head)

@@ -24,10 +24,8 @@
 -- include require-writes.lua
 -- include gate.lua
 -- include server.lua
--- include ../../metering/credits.lua
--- include ../../metering/sharing.lua
+-- include ../../metering/plug.lua
 -- include operations.lua
--- include ../../metering/change-credits.lua
 -- include change.lua
 
 requireWrites(head)

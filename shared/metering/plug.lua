@@ -1,0 +1,4 @@
+-- All of metering that other scripts include: how much is left of credits, how a change of a key changes them, and who shares them.
+-- include credits.lua
+-- include sharing.lua
+-- include change-credits.lua
