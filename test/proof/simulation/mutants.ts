@@ -251,7 +251,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     breaks: 'The hash of an entry ignores the entries before it. (I5)',
     seed: 1,
     file: CHANGE,
-    edits: [["redis.sha1hex(h .. '|'", "redis.sha1hex('|'"]],
+    edits: [["redis.sha1hex(latest.hash .. '|'", "redis.sha1hex('|'"]],
   },
   'creations not compared': {
     breaks: 'SYNC does not compare creation marks. (I11)',
@@ -684,7 +684,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
     breaks: 'A change of credits that is sent twice is made twice. (I14)',
     seed: REROLL_SEEDS + 2,
     file: CHANGE,
-    edits: [['if answer then return told(unpack(answer)) end', '']],
+    edits: [['if answer then return replyOf(operation, latest, key, patch, unpack(answer)) end', '']],
   },
   'credits deleted with one key': {
     breaks: 'The first deletion of a key deletes the credits of all keys that share them. (I2)',
@@ -696,7 +696,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
     breaks: 'A `set` reaches only one of the keys that share the credits. (I2)',
     seed: REROLL_SEEDS + 2,
     file: CHANGE,
-    edits: [['if other ~= keyId then', 'if false then']],
+    edits: [['if other ~= key.id then', 'if false then']],
   },
   'silent end of the old key': {
     breaks: 'The log entry about the end of the old key says nothing. (I9)',
@@ -704,9 +704,9 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
     file: CHANGE,
     edits: [
       [
-        "  local sequence = string.format('%.0f', s + 1)",
+        '  local sequence, hash = append(',
         `  if patch.x == '1' then payload = '' end
-  local sequence = string.format('%.0f', s + 1)`,
+  local sequence, hash = append(`,
       ],
     ],
   },
@@ -987,11 +987,11 @@ const OF_DELETIONS: Readonly<Record<string, Mutant>> = {
     file: CHANGE,
     edits: [
       [
-        "if isRepeated then operation = redis.call('HEXISTS', record, 'p') == 1 and 'delete' or 'noop' end",
-        `if isRepeated then operation = 'delete' end
-  if isRepeated and redis.call('HEXISTS', record, 'p') == 0 then
-    return {'OK', string.format('%.0f', s), h, Lf or '0', '', '', '', server}
-  end`,
+        "operation = redis.call('HEXISTS', record, 'p') == 1 and 'delete' or 'noop'",
+        `operation = 'delete'
+    if redis.call('HEXISTS', record, 'p') == 0 then
+      return {'OK', string.format('%.0f', latest.sequence), latest.hash, latest.lease, '', '', '', server}
+    end`,
       ],
     ],
   },
