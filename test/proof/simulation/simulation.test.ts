@@ -1,6 +1,6 @@
 import { queryObjects } from 'node:v8';
 import { expect, test } from 'vitest';
-import { share, turn } from '../../harness/share.ts';
+import { turn } from '../../harness/share.ts';
 import {
   AT_LEAST_SEEDS,
   CHANGING_LIMIT_SEEDS,
@@ -25,10 +25,7 @@ import { simulate } from './simulate.ts';
 import { World } from './world.ts';
 
 /** Of those that `npm run simulate` takes by itself. */
-const KNOWN = share(
-  Array.from({ length: 300 }, (_, i) => i + 1),
-  3,
-);
+const KNOWN = Array.from({ length: 300 }, (_, i) => i + 1);
 /** Seeds that were never run before, as a rule: as many of each kind of world. */
 const NEW = [
   1001,
