@@ -24,13 +24,13 @@ const DRIFT = 0.03;
 const ROUNDING_MS = 10;
 
 /**
- * Returns F: the time after a write until no lease from before it can be alive, unless its verifier has acknowledged the
- * write, milliseconds.
+ * Returns F, milliseconds: this long after a write, every lease granted before it is over. Only a verifier that acknowledged
+ * the write can answer still.
  * @param leaseMs the longest lease that may have been granted
  * @param deposedMs how long a deposed primary may still grant leases
  */
 export const fenceMs = (leaseMs: number, deposedMs: number): number =>
   leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
 
-/** Returns the part of a time on another machine's clock that is over on one's own before that time ends there. */
+/** Returns how long one may use, by one's own clock, what ends after `otherMs` by another machine's. */
 export const withinMs = (otherMs: number): number => otherMs / (1 + DRIFT);

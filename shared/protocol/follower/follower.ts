@@ -95,8 +95,8 @@ const RECONNECT_MAX_MS = 2000;
 
 /**
  * A follower of the change log of one API. The cached keys of the API are always one prefix of the log, and
- * the lease allows answers from the cache. INIT → LIVE; any fault → drop → INIT. FENCED is not a state of its
- * own: the lease decides at each request.
+ * the lease allows answers from the cache. INIT → LIVE; out of sync → drop → INIT. A lost connection drops nothing: the
+ * lease runs on, and SYNC goes on under the same name. FENCED is not a state of its own: the lease decides at each request.
  */
 export class Follower {
   readonly apiId: string;
@@ -346,7 +346,7 @@ export class Follower {
   async #register(session: Session): Promise<void> {
     const former = this.#member;
     const held = this.#log.held;
-    // Otherwise others would get what work has that goes on.
+    // While held work goes on, the former name stays registered: leaving would give its share to others.
     if (held.length === 0) void this.#former.leave(session, former);
     const [nonce, member] = [this.#newNonce(), memberName(this.#newNonce(), this.#region)];
     this.#member = member;

@@ -11,7 +11,7 @@ import type { Lease } from './lease.ts';
 import { type Join, type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
 
 /**
- * The state of a follower between two losses of sync. When the follower drops, it starts another epoch; every
+ * The state of a follower between two losses of sync, or from the deletion of its API. When the follower drops, it starts another epoch; every
  * entry of the old epoch is then void, without any change to the cache.
  */
 export interface Epoch {

@@ -26,7 +26,7 @@ export interface Propagation {
   readonly waitedMs: number;
   /** Only while pending: the latest time of completion if Redis stays reachable, Unix milliseconds. */
   readonly completeBy?: number;
-  /** Sequence of a later change, because of which the record is not as this change asked when the call is answered. */
+  /** Sequence of a later change, if the record now differs from what this change asked. */
   readonly overtakenBy?: number;
 }
 
