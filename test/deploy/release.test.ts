@@ -18,12 +18,14 @@ import { COMMIT, checkout, release, released } from './release-files.ts';
 const noSsh = skippedWithout('ssh-keygen');
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const [recipe = '', check = ''] = [
+const [, recipe = '', check = ''] = [
   ...readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8').matchAll(/```sh\n([\s\S]*?)```/g),
 ].map(([, code]) => code ?? '');
 let folder: string;
 /** Where the project is released as the page says. */
 let home: string;
+/** What became of a release without its proofs. */
+let unproved: ReturnType<typeof spawnSync>;
 let one: ReturnType<typeof release>;
 let two: ReturnType<typeof release>;
 const sh = (script: string) =>
@@ -36,6 +38,22 @@ beforeAll(() => {
   const text = readFileSync(changelog, 'utf8').replace(heading, `${heading}\n- Something new.\n`);
   writeFileSync(changelog, text);
   sh('git commit -qam "Something new"');
+  unproved = spawnSync('npm', ['version', 'minor'], { cwd: home, encoding: 'utf8', env: bareEnv(COMMIT) });
+  const commit = sh('git rev-parse --short=10 HEAD').trim();
+  const line = { date: '2026-01-02', commit, seed: 0, seeds: 1, answers: 0, faults: 0, violations: 0 };
+  for (const proof of ['everything', 'upgrade', 'kubernetes'])
+    appendFileSync(
+      join(home, 'test/proof/proofs.ndjson'),
+      `${JSON.stringify({ ...line, proof, minutes: 1 })}\n`,
+    );
+  for (const of of ['single', 'sentinel', 'cluster', 'regions']) {
+    const proof = `chaos ${of}`;
+    appendFileSync(
+      join(home, 'test/proof/proofs.ndjson'),
+      `${JSON.stringify({ ...line, proof, minutes: 15 })}\n`,
+    );
+  }
+  sh('git commit -qm "Note the proofs" test/proof/proofs.ndjson');
   // No registry of images and no remote is in reach; `image-build.test.ts` builds the image.
   sh(recipe.replace(/--base \S+/, '--no-image').replace(/^git push .*$/m, ''));
   one = released(join(folder, 'keyfence-release'));
@@ -82,6 +100,12 @@ test('a release is made as releasing.md says', () => {
   expect(sh(`git grep -nE 'keyfence:${past}|(VERSION|newTag): ${past}' v${next} -- deploy || true`)).toBe('');
 });
 
+test('a release without its proofs is refused, and each is named', () => {
+  expect(unproved.status).not.toBe(0);
+  for (const name of ['everything', 'upgrade', 'kubernetes', 'chaos single: 0 of 10', 'chaos: 0 of 60'])
+    expect(String(unproved.stderr)).toContain(name);
+});
+
 test('a release has the same bytes elsewhere', () => {
   expect(two.sums).toBe(one.sums);
   expect(two.sums).toMatch(/^[0-9a-f]{64} {2}chart\/keyfence-\S+\.tgz$/m);
@@ -115,7 +139,7 @@ test('has true checksums and tells its making', () => {
 
 test.skipIf(noSsh)(`a signature holds for these bytes only${noSsh}`, () => {
   const page = readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8');
-  const [, , sign = '', verify = ''] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code);
+  const [, , , sign = '', verify = ''] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code);
   const key = join(folder, 'signing-key');
   execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', key]);
   const signers = join(folder, 'signers');

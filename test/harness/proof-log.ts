@@ -1,11 +1,12 @@
 /**
  * `npm run proof-log`: adds up what the long proofs did, each in parts of some minutes. Every whole run of `npm run chaos` and
- * `npm run simulate` appends a line to test/proof/proofs.ndjson, which is committed.
+ * `npm run simulate` appends a line to test/proof/proofs.ndjson, which is committed. `npm run proof-log -- NAME COMMAND…` runs
+ * another proof, and appends its line if it ends well.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { scriptArguments } from '../../deploy/dev/arguments.ts';
+import { scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const FILE = join(ROOT, 'test/proof/proofs.ndjson');
@@ -69,10 +70,56 @@ export function proofTotals(file = FILE): Record<string, Omit<Proof, 'proof' | '
   return totals;
 }
 
-if (import.meta.main) {
-  scriptArguments(
-    'npm run proof-log: adds up the runs of chaos and simulation that test/proof/proofs.ndjson has',
-    {},
+/** Proofs that are run once for a release; deploy/releasing.md has their commands. */
+const ONCE = ['everything', 'upgrade', 'kubernetes'];
+const CHAOS = { deployments: ['single', 'sentinel', 'cluster', 'regions'], minutes: 10, allMinutes: 60 };
+/** A proof holds while these are as they were. */
+const PROVED = ['control-plane', 'verifier', 'shared', 'deploy/redis'];
+
+/** Says of each proof that a release needs what is missing. Runs with violations, or of another program, do not count. */
+export function missingProofs(root = ROOT, file = join(root, 'test/proof/proofs.ndjson')): string[] {
+  const holds = new Map<string, boolean>();
+  const isOfThis = (commit: string) => {
+    const known = holds.get(commit);
+    if (known !== undefined) return known;
+    const { status } = spawnSync('git', ['diff', '--quiet', commit, 'HEAD', '--', ...PROVED], { cwd: root });
+    holds.set(commit, status === 0);
+    return status === 0;
+  };
+  const proofs = recordedProofs(file).filter(
+    ({ violations, commit }) => violations === 0 && isOfThis(commit),
   );
-  console.table(proofTotals());
+  const minutesOf = (name: string) =>
+    proofs.reduce((sum, { proof, minutes }) => sum + (proof.startsWith(name) ? minutes : 0), 0);
+  return [
+    ...ONCE.filter((name) => !proofs.some(({ proof }) => proof === name)),
+    ...CHAOS.deployments
+      .map((name) => `chaos ${name}`)
+      .filter((name) => minutesOf(name) < CHAOS.minutes)
+      .map((name) => `${name}: ${minutesOf(name)} of ${CHAOS.minutes} minutes`),
+    ...(minutesOf('chaos') < CHAOS.allMinutes
+      ? [`chaos: ${minutesOf('chaos')} of ${CHAOS.allMinutes} minutes in all`]
+      : []),
+  ];
+}
+
+/** Runs a proof, and appends its line if it ends well. Returns its status. */
+function runProof(name: string, command: readonly string[]): number {
+  const startedAtMs = performance.now();
+  const { status } = spawnSync(command[0] ?? '', command.slice(1), { cwd: ROOT, stdio: 'inherit' });
+  const minutes = Math.round((performance.now() - startedAtMs) / 600) / 100;
+  if (status === 0)
+    recordProof({ proof: name, seed: 0, seeds: 0, minutes, answers: 0, faults: 0, violations: 0 });
+  return status ?? 1;
+}
+
+if (import.meta.main) {
+  const usage = `npm run proof-log [-- NAME COMMAND…]
+
+Adds up the runs that test/proof/proofs.ndjson has; with a command, runs it, and notes it under this name if it ends well.`;
+  const { positionals } = scriptArguments(usage, { allowPositionals: true });
+  const [name, ...command] = positionals;
+  if (name === undefined) console.table(proofTotals());
+  else if (command.length === 0) wrongArguments(`${name}: the command is missing.`, usage);
+  else process.exitCode = runProof(name, command);
 }
