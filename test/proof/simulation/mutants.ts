@@ -451,7 +451,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   },
   'places by a late turn': {
     breaks: 'A turn about places counts however late it comes. (I23)',
-    seed: HOLD_SEEDS + 81,
+    seed: HOLD_SEEDS + 924,
     file: EXCHANGE,
     edits: [
       [
@@ -891,7 +891,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   },
   'each look-up waits anew': {
     breaks: 'Questions about more keys than memory has room for are never answered. (I2)',
-    seed: SHARED_LIMIT_SEEDS + 446,
+    seed: SHARED_LIMIT_SEEDS + 616,
     file: 'verifier/core/verifier.ts',
     edits: [['this.#lookUp(question, sinceMs);\n', 'this.#lookUp(question, this.#clock.monotonicMs());\n']],
   },
