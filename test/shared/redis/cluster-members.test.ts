@@ -39,7 +39,8 @@ async function open(replicas = 0) {
     error: note,
   });
   ends.push(() => nodes.close());
-  await askAll(nodes);
+  // A primary takes no writes before it has seen its replica.
+  await eventually(async () => (await askAll(nodes)).length === KEYS.length, 'the Cluster takes no writes');
   return { cluster, nodes };
 }
 
