@@ -444,6 +444,8 @@ export class Operator {
     const inventory = this.#inventory;
     if (!inventory) return;
     this.#listedAtMs ??= this.#options.clock.monotonicMs();
+    const apiIds = new Set([...this.#apis.objects.values()].map(apiIdOf));
+    for (const apiId of this.#missingKeys.keys()) if (!apiIds.has(apiId)) this.#missingKeys.delete(apiId);
     const absent = new Map<string, number>();
     for (const api of this.#apis.objects.values())
       await this.#tried({ apiId: apiIdOf(api) }, async () => {

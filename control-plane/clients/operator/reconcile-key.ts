@@ -373,7 +373,7 @@ export class KeyReconciler {
       const { keyId, expires = Number.POSITIVE_INFINITY } = old;
       if (ids.has(keyId)) continue;
       if (graceSeconds === 0 || expires <= clock.wallMs()) {
-        const { propagation } = await admin.keys.deleteKey({ keyId, apiId, waitMs: WAIT_MS });
+        const propagation = await this.#delete(object, keyId);
         if (propagation.state === 'complete') await inventory.delete(uid, old);
         else ends.set(keyId, clock.wallMs() + PENDING_AGAIN_MS);
       } else if (expires > endMs) {
@@ -453,9 +453,8 @@ export class KeyReconciler {
   }
 
   async #deleteKeys(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation | undefined> {
-    const { admin, inventory, brake } = this.#options;
+    const { inventory, brake } = this.#options;
     const { uid } = object.metadata;
-    const { api: apiId } = object.spec;
     if (await this.#isKindGoing()) return undefined;
     const refusal = await brake.hold(object);
     if (refusal !== undefined) {
@@ -464,12 +463,25 @@ export class KeyReconciler {
     }
     let pending: Propagation | undefined;
     for (const key of keys) {
-      const { propagation } = await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: WAIT_MS });
+      const propagation = await this.#delete(object, key.keyId);
       this.#stopped.delete(key.keyId);
       if (propagation.state === 'pending') pending = propagation;
       else await inventory.delete(uid, key);
     }
     return pending;
+  }
+
+  /** Deletes a key if it still is this object's: the inventory may be minutes old. */
+  async #delete(object: ApiKey, keyId: string): Promise<Propagation> {
+    const { admin, inventory } = this.#options;
+    const { api: apiId } = object.spec;
+    const ifManagedBy = inventory.managedBy(object.metadata);
+    try {
+      return (await admin.keys.deleteKey({ keyId, apiId, ifManagedBy, waitMs: WAIT_MS })).propagation;
+    } catch (error) {
+      inventory.forget(apiId);
+      throw error;
+    }
   }
 
   /** Disables the keys of an object whose deletion waits. */

@@ -151,3 +151,14 @@ describe('a finalizer', () => {
     expect(await world.code(secret)).toBe('VALID');
   });
 });
+
+test('the deletion of an object leaves a key that is not its own any more', async () => {
+  const world = await started('ci', 'other');
+  const ci = world.secret('ci');
+  const { keyId } = await fleet.ok('keys.whoami', { key: ci });
+  // The operator has listed the keys before.
+  await fleet.ok('keys.updateKey', { keyId, managedBy: 'another set' });
+  world.kube.remove('apikeys', 'shop', 'ci');
+  await world.clock.pass(2 * RELIST_MS);
+  expect(await world.code(ci)).toBe('VALID');
+});
