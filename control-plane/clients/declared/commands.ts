@@ -29,6 +29,8 @@ interface Plan {
   readonly keyfencePlan: 1;
   readonly server: string;
   readonly managedBy: string;
+  /** Absent: of an earlier command line. */
+  readonly prune?: boolean;
   readonly declared: readonly Declared[];
   readonly changes: readonly Change[];
 }
@@ -70,8 +72,8 @@ export function declaredCommands(program: Command, session: Session): void {
     .addOption(force())
     .requiredOption('-o, --output <file>', 'the file')
     .action(async (options: Options) => {
-      const { keyfencePlan, server, managedBy, declared, changes } = await planned(session, options);
-      const plan: Plan = { keyfencePlan, server, managedBy, declared, changes };
+      const { keyfencePlan, server, managedBy, declared, changes, wish } = await planned(session, options);
+      const plan: Plan = { keyfencePlan, server, managedBy, prune: wish.prune, declared, changes };
       try {
         writeFileSync(options.output ?? '', `${JSON.stringify(plan, null, 2)}\n`, { mode: 0o600 });
       } catch (error) {
@@ -147,7 +149,7 @@ async function applyPlan(session: Session, file: string, options: Options): Prom
   const { call, server: place } = await callOf(session);
   if (server !== place)
     throw new CliError('USAGE', `${file} was planned for ${server}, and this is ${place}; plan again`);
-  const prune = changes.some(({ action }) => action === 'delete');
+  const prune = plan.prune ?? changes.some(({ action }) => action === 'delete');
   const { present } = await readPresent(call, declared, managedBy, prune);
   const moved = changes.filter(({ id, version }) => present.get(id)?.version !== version);
   if (moved.length > 0) {
