@@ -8,17 +8,26 @@ REDISCLI_AUTH=$(password operator)
 export REDISCLI_AUTH
 # Where the certificate has ended, this is what gives it another.
 here operator ping >/dev/null 2>&1 || ! has_ended || verify=--insecure
-off=" $(here operator -e acl list | sed -n 's/^user \([^ ]*\) off .*/\1/p' | tr '\n' ' ')"
-users | {
+listed=$(here operator -e acl list)
+off=" $(printf '%s\n' "$listed" | sed -n 's/^user \([^ ]*\) off .*/\1/p' | tr '\n' ' ')"
+for file in "$secrets"/*-password; do
+  [ -n "$(hashes "$file")" ] || { echo "$file: no password can be read there; nothing was changed" >&2 && exit 1; }
+done
+# Read once, and whole: a list that broke off would take users away.
+wished=$(users)
+printf '%s\n' "$wished" | {
   set -f # rules have stars
   while read -r _ user state rules; do
     case $off in *" $user "*) state=off ;; esac
     here operator -e acl setuser "$user" reset "$state" $rules >/dev/null
   done
 }
-users=" $(users | cut -d' ' -f2 | tr '\n' ' ')"
-for user in $(here operator -e acl users); do
-  case $users in *" $user "*) ;; *) here operator -e acl deluser "$user" >/dev/null ;; esac
+names=" $(printf '%s\n' "$wished" | cut -d' ' -f2 | tr '\n' ' ')"
+there=$(here operator -e acl users)
+for each in $there; do
+  case $names in *" $each "*) continue ;; esac
+  here operator -e acl deluser "$each" >/dev/null
+  echo "the user $each is gone: users.acl has none of this name, or $secrets no password of it"
 done
 here operator -e acl save >/dev/null
 [ -z "${GROUP_SELF:-}" ] || printf %s "$(password replica)" | here operator -e -x config set masterauth >/dev/null

@@ -45,12 +45,14 @@ here() {
   ask 5 "$self" "$redis_port" --user "$user" "$@"
 }
 
-# Whether the Redis here has a certificate of this authority that has ended.
-has_ended() {
+# Whether the Redis here has a certificate of this authority: is_ours [openssl's arguments]
+is_ours() {
   case $self in *:*) at="[$self]" ;; *) at=$self ;; esac
-  openssl s_client -connect "$at:$redis_port" -CAfile "$tls/ca.crt" -no_check_time -verify_return_error \
-    </dev/null >/dev/null 2>&1
+  openssl s_client -connect "$at:$redis_port" -CAfile "$tls/ca.crt" -verify_return_error "$@" </dev/null >/dev/null 2>&1
 }
+
+# Whether that has ended: it is good but for its time.
+has_ended() { ! is_ours && is_ours -no_check_time; }
 
 # The role of the Redis here in its group, as ROLE tells it, a word or number a line.
 role() { REDISCLI_AUTH=$(password sentinel) here sentinel role; }

@@ -170,6 +170,9 @@ test('a running Redis takes what the files say', async () => {
   expect((await rules()).join('\n')).toMatch(/^user verifier off /m);
   await redis.as('operator').acl('SETUSER', 'verifier', 'on');
   expect(await rules()).toEqual(before);
+  // An empty file is no wish for a user without a password.
+  expect(() => apply('\n')).toThrow('no password can be read there');
+  expect(await rules()).toEqual(before);
 });
 
 test('a new right needs no restart of Redis', async () => {
