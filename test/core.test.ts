@@ -43,7 +43,9 @@ test('an import of an extra would be noticed', () => {
  * three has the reason beside it.
  */
 const EXTRAS: readonly (readonly [name: string, files: RegExp, importers: number])[] = [
+  // Both processes have the secret among their settings, and each has one place that serves them.
   ['tokens', /^(verifier|shared|control-plane\/subjects)\/tokens\//, 4],
+  // Whoever ends a hold: doors, proxy, library and guards.
   ['holds', /\/[a-z-]*holds?\.ts$|^verifier\/metering\/on-abort\.ts$/, 11],
   ['idempotency', /^control-plane\/core\/serve\/once\.ts$/, 3],
   ['a replica nearby', /\/nearby\.ts$/, 1],
