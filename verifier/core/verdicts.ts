@@ -63,10 +63,10 @@ export class Verdicts {
     else if (verdict.rule === 'origin') this.counts.wrongOrigins++;
     if (verdict.code === 'VALID' && this.#meter.applies(entry, question, effectivePermissions)) {
       const outcome = taker.take(entry, question, effectivePermissions);
-      if (outcome === undefined || question.requirements === LOOK) return outcome;
+      if (outcome === undefined) return undefined;
       verdict = outcome;
     }
-    this.#usage?.count(entry, verdict.code, question.tags);
+    if (question.requirements !== LOOK) this.#usage?.count(entry, verdict.code, question.tags);
     return verdict;
   }
 }

@@ -3,7 +3,7 @@ import { Fleet } from '../../../harness/fleet.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {
-  fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+  fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000', USAGE_PERIOD_MS: '100' } });
   await fleet.ok('apis.createApi', { apiId: 'shop', name: 'Shop' });
 });
 afterAll(() => fleet.stop());
@@ -39,6 +39,18 @@ test('a holder sees all that is left, and asking takes nothing', async () => {
   const told = await fleet.ok('keys.getAllowances', { keyId });
   const names = ({ name, limit, per }: Record<string, unknown>) => ({ name, limit, per });
   expect((await seen()).limits.map(names)).toEqual(told.limits.map(names));
+});
+
+test('asking is not counted', async () => {
+  const { key, keyId } = await create();
+  const { key: disabled, keyId: disabledId } = await create({ enabled: false });
+  for (const each of [key, key, disabled]) await ask(each);
+  expect([await fleet.verdict(key), await fleet.verdict(disabled)]).toEqual(['VALID', 'DISABLED']);
+  const counts = async (id: string) =>
+    (await fleet.ok('keys.getVerifications', { keyId: id })).verifications.at(-1);
+  await fleet.until(async () => (await counts(keyId)).success > 0 && (await counts(disabledId)).disabled > 0);
+  expect(await counts(keyId)).toMatchObject({ success: 1 });
+  expect(await counts(disabledId)).toMatchObject({ disabled: 1 });
 });
 
 test('a limit of the key is its own, also if its identity has an equal one', async () => {
